@@ -1,0 +1,93 @@
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/digest.h"
+#include "common/base/ids.h"
+#include "common/base/mailbox.h"
+#include "common/base/manual_clock.h"
+#include "common/base/prng.h"
+#include "common/base/status_macros.h"
+#include "common/base/status_matchers.h"
+#include "common/base/text.h"
+#include "gtest/gtest.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(StrongId, ZeroIsNotValidAndIdsGrow) {
+  EXPECT_FALSE(Epoch().valid());
+  EXPECT_TRUE(Epoch().next().valid());
+  EXPECT_LT(Epoch(3), Epoch(3).next());
+}
+
+TEST(MonoTime, AddsSubtractsAndSaturates) {
+  ManualClock clock;
+  const MonoTime start = clock.Now();
+  clock.Advance(absl::Milliseconds(5));
+  EXPECT_EQ(clock.Now() - start, absl::Milliseconds(5));
+  EXPECT_EQ(start + absl::InfiniteDuration(), MonoTime::Infinite());
+}
+
+TEST(Prng, GivesTheSameNumbersEverywhere) {
+  Prng prng(42);
+  EXPECT_EQ(prng.Next(), 13679457532755275413u);
+  EXPECT_EQ(prng.Next(), 2949826092126892291u);
+  for (int i = 0; i < 1000; ++i) {
+    const auto x = prng.Between(-2, 2);
+    EXPECT_GE(x, -2);
+    EXPECT_LE(x, 2);
+  }
+}
+
+TEST(Digest, TellsFieldBoundariesApart) {
+  const auto of = [](absl::string_view a, absl::string_view b) {
+    return Digester().Add(a).Add(b).Finish();
+  };
+  EXPECT_EQ(of("ab", "c"), of("ab", "c"));
+  EXPECT_NE(of("ab", "c"), of("a", "bc"));
+  EXPECT_NE(of("ab", ""), of("", "ab"));
+}
+
+absl::StatusOr<int> Half(int x) {
+  if (x % 2 != 0) return absl::InvalidArgumentError("odd");
+  return x / 2;
+}
+absl::StatusOr<int> Quarter(int x) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const int half, Half(x));
+  return Half(half);
+}
+
+TEST(StatusMacros, ReturnTheFirstError) {
+  EXPECT_THAT(Quarter(12), IsOk());
+  EXPECT_EQ(*Quarter(12), 3);
+  EXPECT_THAT(Quarter(3), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("odd")));
+}
+
+TEST(Mailbox, KeepsOrderRefusesOverflowAndDrainsAfterClose) {
+  Mailbox<int> mailbox(2);
+  LOCKSTEP_EXPECT_OK(mailbox.Post(1));
+  LOCKSTEP_EXPECT_OK(mailbox.Post(2));
+  EXPECT_THAT(mailbox.Post(3), StatusIs(absl::StatusCode::kResourceExhausted));
+  mailbox.Close();
+  EXPECT_THAT(mailbox.Post(4), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(mailbox.Drain(absl::ZeroDuration()), (std::vector<int>{1, 2}));
+}
+
+TEST(Mailbox, WakesTheReader) {
+  Mailbox<int> mailbox(10);
+  std::thread writer([&] { LOCKSTEP_EXPECT_OK(mailbox.Post(7)); });
+  EXPECT_EQ(mailbox.Drain(absl::Seconds(10)), std::vector<int>{7});
+  writer.join();
+}
+
+TEST(ListNames, StaysShort) {
+  EXPECT_EQ(ListNames({}), "none");
+  EXPECT_EQ(ListNames({"a", "b"}), "a, b");
+  EXPECT_EQ(ListNames({"a", "b", "c", "d"}, 2), "a, b and 2 more");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+// Pattern: one entry of an allow or ignore list, on full dotted buffer names.
+//
+//   bn1.running_mean     that name
+//   *                    any characters within one component (no dot)
+//   **                   any characters, across components
+//   **.name              `name` at any depth, the top included (as in gitignore)
+//   re:EXPRESSION        an RE2 expression that must match the whole name
+//
+// Pure; thread-safe after construction.
+#ifndef LOCKSTEP_COMMON_POLICY_PATTERN_H_
+#define LOCKSTEP_COMMON_POLICY_PATTERN_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace re2 {
+class RE2;
+}
+
+namespace lockstep {
+
+class Pattern {
+ public:
+  // Errors: InvalidArgument: empty, too long, or not a valid expression; the
+  //   message quotes the text and says where it goes wrong.
+  static absl::StatusOr<Pattern> Parse(absl::string_view text);
+
+  bool Matches(absl::string_view name) const;
+  const std::string& text() const { return text_; }
+
+ private:
+  Pattern(std::string text, std::shared_ptr<const re2::RE2> expression);
+
+  std::string text_;
+  std::shared_ptr<const re2::RE2> expression_;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_COMMON_POLICY_PATTERN_H_

@@ -1,0 +1,155 @@
+// The messages of an Attend stream, as plain values.
+//
+//   worker                               coordinator
+//     Hello{manifest, ...}        ---->
+//                                 <----  Welcome{lease, ...}
+//                                 <----  Proposal{epoch, members, plan, policy}
+//     Endpoint{bytes} (rank 0)    ---->
+//                                 <----  Endpoint{bytes}       to all members
+//     Ready                       ---->
+//                                 <----  Start                 once all are ready
+//     Heartbeat, Applied, ...     ---->
+//                                 <----  NewEntries, AbortEpoch
+//     Leave                       ---->
+//
+// A worker that the coordinator turns away gets its stream ended with a status.
+// The wire form is proto/lockstep/v1/membership.proto. Pure values.
+#ifndef LOCKSTEP_COMMON_PROTOCOL_MESSAGES_H_
+#define LOCKSTEP_COMMON_PROTOCOL_MESSAGES_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "common/manifest/manifest.h"
+#include "common/protocol/control_log.h"
+#include "common/sharding/shard_plan.h"
+
+namespace lockstep {
+
+// What a worker is doing; reported in heartbeats. Wire values: never renumber.
+enum class Phase : std::int32_t {
+  kUnspecified = 0,
+  kJoining = 1,
+  kTraining = 2,
+  kEvaluating = 3,
+};
+
+// ---- worker to coordinator ----
+
+// First message of every stream, also after a reconnect.
+struct Hello {
+  std::string job;
+  std::string worker;  // stable name, unique in the job
+  Incarnation incarnation;
+  Manifest manifest;
+  std::string transport;  // "shm", "gloo", ...: must be equal on all members
+  // Set on a reconnect: the epoch this worker still trains in.
+  Epoch epoch;
+  // The newest control entry it holds; the coordinator sends those behind it.
+  LogNumber log_number;
+
+  bool operator==(const Hello&) const = default;
+};
+
+struct Heartbeat {
+  Epoch epoch;
+  std::int64_t step = 0;  // committed steps
+  Phase phase = Phase::kJoining;
+  // What the training code reports: "loss", "images_per_second", ...
+  std::map<std::string, double> metrics;
+
+  bool operator==(const Heartbeat&) const = default;
+};
+
+// Opaque bytes by which members find each other's data plane. Rank 0 sends its
+// own to the coordinator, which hands it to all members, rank 0 included.
+struct Endpoint {
+  Epoch epoch;
+  std::string bytes;
+
+  bool operator==(const Endpoint&) const = default;
+};
+
+// The worker built its transport and agrees with the plan.
+struct Ready {
+  Epoch epoch;
+  std::uint64_t plan_digest = 0;
+  std::int64_t optimizer_bytes = 0;  // state this rank holds
+
+  bool operator==(const Ready&) const = default;
+};
+
+// A control entry took effect on this rank between step and step + 1.
+struct Applied {
+  Epoch epoch;
+  LogNumber number;
+  std::int64_t step = 0;
+
+  bool operator==(const Applied&) const = default;
+};
+
+// The worker stops attending. OK: it finished its work, and the others may go
+// on; else the epoch cannot go on without it.
+struct Leave {
+  Epoch epoch;
+  absl::Status why;
+
+  bool operator==(const Leave&) const = default;
+};
+
+using WorkerMessage = std::variant<Hello, Heartbeat, Endpoint, Ready, Applied, Leave>;
+
+// ---- coordinator to worker ----
+
+struct Welcome {
+  Generation generation;
+  absl::Duration lease;  // silence for longer than this ends the membership
+  absl::Duration heartbeat_interval;
+
+  bool operator==(const Welcome&) const = default;
+};
+
+struct Proposal {
+  Epoch epoch;
+  std::vector<std::string> members;  // by rank; sorted by name
+  ShardPlan plan;
+  // The policy in force when the epoch starts: entries up to `log_number` are in it.
+  LogNumber log_number;
+  Revision revision;
+  SyncPolicy policy;
+  absl::Duration ready_timeout;  // time to answer Ready
+
+  bool operator==(const Proposal&) const = default;
+};
+
+struct Start {
+  Epoch epoch;
+
+  bool operator==(const Start&) const = default;
+};
+
+struct NewEntries {
+  std::vector<ControlEntry> entries;  // consecutive numbers
+
+  bool operator==(const NewEntries&) const = default;
+};
+
+struct AbortEpoch {
+  Epoch epoch;
+  absl::Status why;
+
+  bool operator==(const AbortEpoch&) const = default;
+};
+
+using CoordinatorMessage =
+    std::variant<Welcome, Proposal, Endpoint, Start, NewEntries, AbortEpoch>;
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_COMMON_PROTOCOL_MESSAGES_H_

@@ -1,0 +1,13 @@
+// Declares just what ProcessGroupGloo.hpp names.
+#pragma once
+
+namespace gloo::transport {
+
+class Device;
+
+class UnboundBuffer {
+ public:
+  virtual ~UnboundBuffer() = default;
+};
+
+}  // namespace gloo::transport
