@@ -1,0 +1,65 @@
+// CoordinatorLink: what a worker says to the coordinator and hears from it.
+//
+// An interface: over gRPC (grpc_link.h) or straight into a coordinator of the
+// same process (tests). A running step calls only what never blocks.
+// Thread-safe.
+#ifndef LOCKSTEP_WORKER_AGENT_COORDINATOR_LINK_H_
+#define LOCKSTEP_WORKER_AGENT_COORDINATOR_LINK_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "common/protocol/messages.h"
+
+namespace lockstep {
+
+class CoordinatorLink {
+ public:
+  virtual ~CoordinatorLink() = default;
+
+  // Waits until an epoch with this worker is proposed.
+  // Errors: DeadlineExceeded: none in time; says what the job waits for as far
+  //   as known. Unavailable: the coordinator was not reached. Otherwise the
+  //   status with which the coordinator turned this worker away.
+  virtual absl::StatusOr<Proposal> AwaitProposal(absl::Duration timeout) = 0;
+
+  // Rank 0 gives its bytes, the others nothing; all get rank 0's.
+  // Errors: DeadlineExceeded; Aborted: the epoch is over.
+  virtual absl::StatusOr<std::string> ExchangeEndpoint(Epoch epoch,
+                                                       const std::optional<std::string>& mine,
+                                                       absl::Duration timeout) = 0;
+
+  // Says Ready and waits for Start. Errors: as ExchangeEndpoint().
+  virtual absl::Status AwaitStart(const Ready& ready, absl::Duration timeout) = 0;
+
+  // Entries known so far behind `after`, in order. Never blocks.
+  virtual std::vector<ControlEntry> EntriesAfter(LogNumber after) = 0;
+
+  // Goes out with the next heartbeat. Never blocks.
+  virtual void ReportProgress(std::int64_t step, Phase phase,
+                              const std::map<std::string, double>& metrics) = 0;
+
+  // Goes out at once. Never blocks.
+  virtual void ReportApplied(LogNumber number, std::int64_t step) = 0;
+
+  // `callback` runs, on a thread of the link, when the coordinator ends the
+  // epoch of the last proposal; at once if that has happened already. A null
+  // function removes it: afterwards the old one is not running.
+  virtual void OnAbort(std::function<void(const absl::Status&)> callback) = 0;
+
+  // Tells the coordinator that this worker stops; OK: its work is done. Waits
+  // shortly for the message to go out; afterwards the link is closed.
+  virtual void Leave(const absl::Status& why) = 0;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_WORKER_AGENT_COORDINATOR_LINK_H_

@@ -1,0 +1,96 @@
+// StepProtocol: one rank's view of the control log, the policy in force, and
+// what is due when. The rules by which all ranks switch at the same step.
+//
+//   Learn(entry)  ...  Propose() -> word --agreed--> Commit(agreement)
+//                                                      entries up to the agreed
+//                                                      number take effect
+//
+// It moves no data and talks to nobody: the engine does. Pure; deterministic;
+// thread-compatible.
+#ifndef LOCKSTEP_WORKER_CORE_STEP_PROTOCOL_H_
+#define LOCKSTEP_WORKER_CORE_STEP_PROTOCOL_H_
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/ids.h"
+#include "common/policy/selector.h"
+#include "common/policy/sync_policy.h"
+#include "common/protocol/control_log.h"
+#include "worker/core/agreement.h"
+
+namespace lockstep {
+
+// One synchronisation that is due now on all ranks.
+struct SyncTask {
+  bool buffers = false;
+  bool parameters = false;
+  int root = 0;
+
+  bool operator==(const SyncTask&) const = default;
+};
+
+struct StepOutcome {
+  std::int64_t step = 0;            // committed steps, this one included
+  std::vector<LogNumber> applied;   // took effect between `step` and the next
+  std::vector<SyncTask> due;        // to be done now, in order
+};
+
+class StepProtocol {
+ public:
+  // `members`: worker names by rank. `policy`, of `revision`, contains all
+  // entries up to `log_number`.
+  // Errors: InvalidArgument: the policy is not valid.
+  static absl::StatusOr<StepProtocol> Create(std::vector<std::string> members,
+                                             LogNumber log_number, Revision revision,
+                                             SyncPolicy policy);
+
+  // Takes in an entry that the coordinator sent. Known ones are ignored.
+  // Errors: FailedPrecondition: a number was skipped. InvalidArgument: its policy
+  //   is not valid.
+  absl::Status Learn(const ControlEntry& entry);
+
+  std::vector<SyncTask> AtStart() const;
+  // Once per training forward; later forwards of the same step trigger nothing.
+  std::vector<SyncTask> BeforeForward();
+  std::vector<SyncTask> BeforeEvaluation() const;
+
+  // This rank's word for the step in progress.
+  ControlWord Propose(std::int64_t samples) const;
+
+  // The step is taken by all ranks under `agreement`.
+  StepOutcome Commit(const Agreement& agreement);
+
+  std::int64_t step() const { return step_; }  // committed
+  LogNumber known() const { return known_; }
+  LogNumber applied() const { return applied_; }
+  Revision revision() const { return revision_; }
+  const SyncPolicy& policy() const { return policy_; }
+  const BufferSelector& selector() const { return selector_; }
+
+ private:
+  StepProtocol(std::vector<std::string> members, LogNumber log_number, Revision revision,
+               SyncPolicy policy, BufferSelector selector);
+
+  int RootRankOf(const Root& root) const;
+
+  std::vector<std::string> members_;
+  std::int64_t step_ = 0;
+  std::int64_t forwards_ = 0;        // training forwards, one per step counted
+  bool forward_seen_ = false;        // in the step in progress
+  LogNumber known_;
+  LogNumber applied_;
+  Revision revision_;
+  SyncPolicy policy_;
+  BufferSelector selector_;
+  std::deque<ControlEntry> pending_;  // known, not applied
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_WORKER_CORE_STEP_PROTOCOL_H_

@@ -1,0 +1,74 @@
+// Model: one rank's replica of a model, as the engine sees it.
+//
+// The engine knows names and memory, not torch; worker/torch implements this for
+// torch::nn and TorchScript modules, tests implement it with vectors.
+// Used by one thread.
+#ifndef LOCKSTEP_WORKER_ENGINE_MODEL_H_
+#define LOCKSTEP_WORKER_ENGINE_MODEL_H_
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/manifest/manifest.h"
+#include "common/sharding/shard_plan.h"
+#include "worker/transport/tensor_view.h"
+
+namespace lockstep {
+
+// Tensors found by name for one operation. Views are contiguous; where a tensor
+// is not, its view is a staged copy that WriteBack() carries over.
+class TensorAccess {
+ public:
+  virtual ~TensorAccess() = default;
+  virtual std::span<const TensorView> views() const = 0;
+  // After the views were written: makes the tensors hold what they hold. Keeps
+  // dtype, device, strides and aliasing.
+  virtual absl::Status WriteBack() = 0;
+};
+
+enum class InitialValues {
+  kCopyIn,  // the arena takes over this replica's values
+  kDiscard, // another rank fills the arena, which this rank shares
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  // Errors: InvalidArgument: a tensor that cannot take part (meta,
+  //   uninitialised, sparse), named.
+  virtual absl::StatusOr<Manifest> Describe() const = 0;
+
+  // Makes every trainable parameter and its gradient a view of the arenas, as
+  // `plan` places them. Both spans have plan.flat_elements floats; gradients
+  // start at zero. The arenas outlive the use of the model.
+  virtual absl::Status Adopt(const ShardPlan& plan, std::span<float> parameters,
+                             std::span<float> gradients, InitialValues initial) = 0;
+
+  // Detaches the model from the arenas: parameters become owned copies again.
+  virtual void Release() = 0;
+
+  // Before a step: afterwards the gradient arena holds every gradient, zeros
+  // where a parameter has none; gradients that training code replaced or set to
+  // None are views again.
+  // Errors: FailedPrecondition: a parameter is no longer a view of its arena
+  //   (moved, resized, converted), named.
+  virtual absl::Status CollectGradients() = 0;
+
+  // Buffers whose names `selects`, found now, in the model's order; a tensor that
+  // has two names appears once.
+  virtual absl::StatusOr<std::unique_ptr<TensorAccess>> Buffers(
+      const std::function<bool(absl::string_view)>& selects) = 0;
+
+  // Parameters outside of the arena.
+  virtual absl::StatusOr<std::unique_ptr<TensorAccess>> FrozenParameters() = 0;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_WORKER_ENGINE_MODEL_H_

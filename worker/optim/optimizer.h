@@ -1,0 +1,71 @@
+// Optimizers on one shard: state and update of the elements one rank owns.
+//
+// It knows spans, not ranks: stepping the shards one by one gives bit for bit
+// what one unsharded step gives. No torch, no transport. Thread-compatible.
+#ifndef LOCKSTEP_WORKER_OPTIM_OPTIMIZER_H_
+#define LOCKSTEP_WORKER_OPTIM_OPTIMIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace lockstep {
+
+// Defaults and meaning are those of torch::optim.
+struct Sgd {
+  double lr = 1e-3;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+};
+struct Adam {  // Kingma & Ba 2015; weight decay is added to the gradient
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+};
+struct AdamW {  // Loshchilov & Hutter 2019; decoupled weight decay
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 1e-2;
+};
+using OptimizerConfig = std::variant<Sgd, Adam, AdamW>;
+
+// Errors: InvalidArgument names the setting, its value and what is allowed.
+absl::Status Validate(const OptimizerConfig& config);
+
+// "AdamW(lr=0.001, beta1=0.9, ...)", every setting with all its digits: equal
+// text means equal settings.
+std::string Describe(const OptimizerConfig& config);
+
+// The state of one shard.
+class ShardOptimizer {
+ public:
+  virtual ~ShardOptimizer() = default;
+
+  // `elements` >= 0: size of the owned range. Errors: those of Validate().
+  static absl::StatusOr<std::unique_ptr<ShardOptimizer>> Create(const OptimizerConfig& config,
+                                                                std::int64_t elements);
+
+  // One update in place. The gradient used is `grad[i] * grad_scale`.
+  // Errors: InvalidArgument: a size is not elements(). On error nothing was
+  //   written.
+  virtual absl::Status Step(std::span<const float> grad, float grad_scale,
+                            std::span<float> param) = 0;
+
+  virtual std::int64_t elements() const = 0;
+  virtual std::int64_t state_bytes() const = 0;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_WORKER_OPTIM_OPTIMIZER_H_

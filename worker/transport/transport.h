@@ -1,0 +1,122 @@
+// Transport: how the members of one epoch move tensors among each other.
+//
+// A transport belongs to one epoch. After the first error of any call it is
+// dead: every later call fails, peers are told, and a new epoch makes a new one.
+// Every operation is collective: all ranks call the same operations in the same
+// order with the same layout. Where they do not, every rank gets an error that
+// names the difference, and no tensor was touched.
+//
+// Used by one thread; Abort() may be called from any.
+//
+// Errors of every operation:
+//   DeadlineExceeded: ranks that did not come in time, named.
+//   Aborted: Abort() was called here or on a peer, or the transport is dead.
+//   Unavailable: a peer's process is gone, named.
+//   FailedPrecondition: ranks called different operations, named.
+//   InvalidArgument: ranks disagree on names, dtypes, shapes, order, root or
+//     size; the tensor and each rank's view are named.
+#ifndef LOCKSTEP_WORKER_TRANSPORT_TRANSPORT_H_
+#define LOCKSTEP_WORKER_TRANSPORT_TRANSPORT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "common/sharding/shard_plan.h"
+#include "worker/core/agreement.h"
+#include "worker/transport/tensor_view.h"
+
+namespace lockstep {
+
+enum class ReduceOp { kSum, kMin, kMax };
+
+// What an arena holds decides how a transport may back it.
+enum class ArenaUse {
+  // Equal contents on all ranks outside of the step's update: may be one memory
+  // that all ranks share, in which spreading costs no byte.
+  kParameters,
+  // Each rank's own contents.
+  kGradients,
+};
+
+// Memory that the transport allocated; 64-byte aligned, zeroed, lives as long as
+// the transport.
+struct Arena {
+  std::span<float> values;
+  // All ranks see one memory: a write by one is a write for all.
+  bool shared = false;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+
+  // Afterwards the bytes of every view equal the root's. Any dtype.
+  virtual absl::Status Broadcast(std::span<const TensorView> views, int root) = 0;
+
+  // Afterwards every element is the op over all ranks' elements, combined in
+  // rank order where the transport has one. Real dtypes of 1 to 8 bytes;
+  // InvalidArgument for float16, bfloat16, float8 and complex.
+  virtual absl::Status AllReduce(std::span<const TensorView> views, ReduceOp op) = 0;
+
+  // Collective. `elements` float32 each; equal on all ranks.
+  // Errors: ResourceExhausted: there is not that much memory.
+  virtual absl::StatusOr<Arena> Allocate(ArenaUse use, std::int64_t elements) = 0;
+
+  // Afterwards this rank's shard of its `gradients` holds the sum over ranks of
+  // weight * value, added in rank order where the transport has one; the rest of
+  // the arena is unspecified. A rank of weight 0 contributes nothing, not even
+  // NaN. Ranks may not write to their arena before the next collective call has
+  // returned. `shards` by rank, within the arena.
+  virtual absl::Status ReduceToOwners(const Arena& gradients, std::span<const Shard> shards,
+                                      float weight) = 0;
+
+  // Afterwards every shard of `parameters` equals its owner's on all ranks.
+  virtual absl::Status BroadcastFromOwners(const Arena& parameters,
+                                           std::span<const Shard> shards) = 0;
+
+  // Exchanges the step's words. Also FailedPrecondition as Combine() says.
+  virtual absl::StatusOr<Agreement> Agree(const ControlWord& mine) = 0;
+
+  // Ends all waits here and on peers as soon as the transport can. Idempotent.
+  virtual void Abort(absl::Status why) = 0;
+};
+
+// Who forms a transport.
+struct Group {
+  Epoch epoch;
+  int rank = 0;
+  std::vector<std::string> members;  // worker names by rank
+  absl::Duration deadline = absl::Seconds(60);  // of each operation, and of forming
+};
+
+// Hands rank 0's bytes to all members of the epoch: rank 0 gives `mine`, the
+// others nothing; all get rank 0's. Errors: DeadlineExceeded, Aborted.
+using ExchangeEndpoint =
+    std::function<absl::StatusOr<std::string>(const std::optional<std::string>& mine)>;
+
+// Makes transports of one kind. Thread-safe.
+class TransportFactory {
+ public:
+  virtual ~TransportFactory() = default;
+  virtual std::string name() const = 0;  // "shm", "gloo", "in-process"
+  // Collective. Errors: as operations, and those of `exchange`.
+  virtual absl::StatusOr<std::unique_ptr<Transport>> Create(const Group& group,
+                                                            const ExchangeEndpoint& exchange) = 0;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_WORKER_TRANSPORT_TRANSPORT_H_
