@@ -1,0 +1,142 @@
+// What happens to the coordinator, and what it does about it, as plain values.
+#ifndef LOCKSTEP_COORDINATOR_CORE_EVENTS_H_
+#define LOCKSTEP_COORDINATOR_CORE_EVENTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "common/base/mono_time.h"
+#include "common/policy/sync_policy.h"
+#include "common/protocol/messages.h"
+#include "coordinator/core/state.h"
+
+namespace lockstep {
+
+// ---- events ----
+
+// Whoever asked gets exactly one Answer with the same id.
+using RequestId = StrongId<struct RequestIdTag>;
+
+struct CreateJob {
+  JobSpec spec;
+};
+struct DeleteJob {
+  std::string job;
+};
+struct UpdateSyncPolicy {
+  std::string job;
+  SyncPolicy policy;
+  std::string etag;  // empty: whatever the newest is
+  bool validate_only = false;
+  bool allow_unmatched = false;
+  std::string author;
+  std::string reason;
+};
+struct SyncNow {
+  std::string job;
+  SyncOnce what;
+};
+using Request = std::variant<CreateJob, DeleteJob, UpdateSyncPolicy, SyncNow>;
+
+struct RequestReceived {
+  RequestId id;
+  absl::Time wall_time;  // for histories
+  Request request;
+};
+struct MessageReceived {
+  StreamId stream;
+  WorkerMessage message;
+};
+struct StreamBroke {
+  StreamId stream;
+};
+struct Tick {};  // time passed; see Effects::wake_at
+using Event = std::variant<RequestReceived, MessageReceived, StreamBroke, Tick>;
+
+// ---- records: state that survives is the fold of these ----
+
+struct GenerationStarted {
+  Generation generation;
+};
+struct JobCreated {
+  JobSpec spec;
+  absl::Time create_time;
+};
+struct JobDeleted {
+  std::string job;
+};
+struct ManifestAgreed {
+  std::string job;
+  Manifest manifest;
+};
+struct EpochProposed {
+  std::string job;
+  Epoch epoch;
+  std::vector<Member> members;
+};
+struct EpochStarted {
+  std::string job;
+  Epoch epoch;
+};
+struct EpochEnded {
+  std::string job;
+  Epoch epoch;
+  std::string why;
+};
+struct EntryAppended {
+  std::string job;
+  ControlEntry entry;
+  std::string author;
+  std::string reason;
+  absl::Time create_time;
+};
+struct EntryApplied {
+  std::string job;
+  LogNumber number;
+  std::string worker;
+  std::int64_t step = 0;
+};
+using Record = std::variant<GenerationStarted, JobCreated, JobDeleted, ManifestAgreed, EpochProposed,
+                            EpochStarted, EpochEnded, EntryAppended, EntryApplied>;
+
+// ---- effects ----
+
+struct Outgoing {
+  StreamId stream;
+  CoordinatorMessage message;
+};
+// Ends a stream; OK after a Leave.
+struct EndStream {
+  StreamId stream;
+  absl::Status why;
+};
+
+// What a request brought about: nothing, the revision made (or that would be
+// made), or the entry's number.
+using Reply = std::variant<std::monostate, PolicyHistoryEntry, LogNumber>;
+struct Answer {
+  RequestId id;
+  absl::StatusOr<Reply> reply;
+};
+
+// In the order of execution: `persist` is durable before anything else leaves.
+struct Effects {
+  std::vector<Record> persist;
+  std::vector<Outgoing> send;
+  std::vector<EndStream> end;
+  std::vector<Answer> answers;
+  std::set<std::string> changed_jobs;  // for watchers; deleted ones included
+  std::optional<MonoTime> wake_at;     // the next time at which a Tick matters
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_COORDINATOR_CORE_EVENTS_H_

@@ -1,0 +1,136 @@
+// The coordinator's state, as plain values: jobs, workers, epochs, policy.
+//
+//   worker:  absent --Hello--> attending --Proposal--> preparing --Ready--> ready
+//            ready --Start--> training --Leave(OK)--> left
+//            any --stream broke--> suspect --lease over, Leave(error)--> absent
+//   job:     waiting --enough workers--> forming --all ready--> running
+//            forming, running --a member is lost--> waiting (the epoch is over)
+//
+// Changed only by CoordinatorFsm; read by the services that answer queries.
+// Thread-compatible.
+#ifndef LOCKSTEP_COORDINATOR_CORE_STATE_H_
+#define LOCKSTEP_COORDINATOR_CORE_STATE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "common/base/mono_time.h"
+#include "common/manifest/manifest.h"
+#include "common/policy/sync_policy.h"
+#include "common/protocol/control_log.h"
+#include "common/protocol/messages.h"
+#include "common/sharding/shard_plan.h"
+
+namespace lockstep {
+
+// Bounds on what one coordinator manages.
+inline constexpr int kMaxJobs = 1000;
+inline constexpr int kMaxWorkersPerJob = 10'000;
+inline constexpr int kMaxRevisionsPerJob = 100'000;
+
+// One Attend stream; never used again after it ends.
+using StreamId = StrongId<struct StreamIdTag>;
+
+struct JobSpec {
+  std::string name;
+  int min_workers = 1;
+  int max_workers = 0;               // 0: min_workers
+  std::vector<std::string> workers;  // names that may attend; empty: any
+  absl::Duration join_window = absl::Seconds(5);
+  absl::Duration lease = absl::Seconds(10);
+  absl::Duration ready_timeout = absl::Seconds(60);
+  SyncPolicy policy;
+};
+
+// Errors: InvalidArgument names the field.
+absl::Status Validate(const JobSpec& spec);
+
+enum class WorkerStage { kAttending, kPreparing, kReady, kTraining, kSuspect, kLeft };
+
+struct WorkerState {
+  std::string name;
+  WorkerStage stage = WorkerStage::kAttending;
+  Incarnation incarnation;
+  StreamId stream;  // not valid: none open
+  MonoTime last_heard;
+  Manifest manifest;
+  std::string transport;
+  std::uint64_t plan_digest = 0;  // as said in Ready
+  std::int64_t optimizer_bytes = 0;
+  std::int64_t step = 0;
+  Phase phase = Phase::kJoining;
+  std::map<std::string, double> metrics;
+  LogNumber sent;  // control entries up to this one were sent on `stream`
+};
+
+struct Member {
+  std::string worker;
+  Incarnation incarnation;
+};
+
+enum class EpochStage { kProposed, kRunning };
+
+struct EpochState {
+  Epoch id;
+  EpochStage stage = EpochStage::kProposed;
+  std::vector<Member> members;  // by rank; sorted by name
+  ShardPlan plan;
+  MonoTime ready_deadline;
+  std::optional<std::string> endpoint;  // rank 0's bytes, once sent
+};
+
+struct PolicyHistoryEntry {
+  Revision revision;
+  SyncPolicy policy;
+  LogNumber number;  // not valid: the job's first policy
+  std::string etag;
+  absl::Time create_time;
+  std::string author;
+  std::string reason;
+};
+
+// An entry of the control log and how far it came.
+struct LoggedEntry {
+  ControlEntry entry;
+  // By worker: it took effect between this step and the next.
+  std::map<std::string, std::int64_t> applied;
+};
+
+enum class JobStage { kWaiting, kForming, kRunning };
+
+struct JobState {
+  JobSpec spec;
+  absl::Time create_time;
+  JobStage stage = JobStage::kWaiting;
+  std::string detail;  // why it is in this stage, for people
+  std::map<std::string, WorkerState> workers;
+  std::optional<MonoTime> window_end;   // of the join window, while it runs
+  std::optional<Manifest> manifest;     // of the last epoch formed
+  std::optional<EpochState> epoch;      // while forming or running
+  Epoch last_epoch;                     // the highest id used
+  std::vector<PolicyHistoryEntry> policies;  // by revision, from 1
+  std::vector<LoggedEntry> log;              // by number, from 1
+
+  const PolicyHistoryEntry& newest_policy() const { return policies.back(); }
+  LogNumber last_number() const { return LogNumber(static_cast<std::int64_t>(log.size())); }
+  std::int64_t step() const;                      // the highest a member reported
+  int RankOf(const std::string& worker) const;    // -1: not a member
+};
+
+struct ClusterState {
+  Generation generation;
+  std::map<std::string, JobState> jobs;
+};
+
+// What must always hold; checked after each event in tests and simulation.
+// Errors: Internal names the job and the broken rule.
+absl::Status CheckInvariants(const ClusterState& state);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_COORDINATOR_CORE_STATE_H_
