@@ -52,9 +52,7 @@ v1::JobSpec E2eCluster::SpecFor(const std::string& job, int workers) const {
 }
 
 void E2eCluster::CreateJob(const v1::JobSpec& spec) {
-  v1::CreateJobRequest request;
-  *request.mutable_spec() = spec;
-  EXPECT_THAT(client_->CreateJob(request), IsOk());
+  EXPECT_THAT(client_->CreateJob(spec), IsOk());
 }
 
 void E2eCluster::StartWorker(int index, const std::string& job,
@@ -72,11 +70,9 @@ void E2eCluster::StartWorker(int index, const std::string& job,
 }
 
 v1::Job E2eCluster::GetJob(const std::string& job) {
-  v1::GetJobRequest request;
-  request.set_job(job);
-  const absl::StatusOr<v1::GetJobResponse> response = client_->GetJob(request);
-  EXPECT_THAT(response, IsOk());
-  return response.ok() ? response->job() : v1::Job();
+  const absl::StatusOr<v1::Job> found = client_->GetJob(job);
+  EXPECT_THAT(found, IsOk());
+  return found.value_or(v1::Job());
 }
 
 void E2eCluster::AwaitJob(const std::string& job, const std::string& what,

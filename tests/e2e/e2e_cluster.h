@@ -11,7 +11,7 @@
 #include "client/client.h"
 #include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
-#include "proto/lockstep/v1/job.pb.h"
+#include "lockstep/v1/job.pb.h"
 #include "tools/local_cluster/local_cluster.h"
 
 namespace lockstep {

@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "client/client.h"
 #include "common/base/status_macros.h"
-#include "proto/lockstep/v1/job.pb.h"
+#include "lockstep/v1/job.pb.h"
 #include "tools/demo/progress.h"
 #include "tools/demo/run_report.h"
 #include "tools/local_cluster/local_cluster.h"
@@ -26,7 +26,7 @@ namespace {
 constexpr char kJob[] = "demo";
 constexpr std::int64_t kTrainingImages = 60'000;
 constexpr int kMaxWorkers = 16;
-constexpr absl::Duration kPoll = absl::Milliseconds(100);
+constexpr absl::Duration kPoll = absl::Milliseconds(200);
 constexpr absl::Duration kCtlTimeout = absl::Minutes(2);
 
 // What a run leaves behind; an earlier run's must not be taken for this one's.
@@ -47,13 +47,12 @@ absl::Status PrepareFolder(const DemoOptions& options) {
 }
 
 absl::Status CreateJob(const DemoOptions& options, Client& client) {
-  v1::CreateJobRequest request;
-  v1::JobSpec& spec = *request.mutable_spec();
+  v1::JobSpec spec;
   spec.set_name(kJob);
   spec.set_min_workers(options.workers);
   for (int i = 0; i < options.workers; ++i) spec.add_workers(LocalCluster::WorkerName(i));
   spec.mutable_policy()->set_broadcast_buffers(false);
-  return client.CreateJob(request).status();
+  return client.CreateJob(spec).status();
 }
 
 absl::Status StartWorkers(const DemoOptions& options, LocalCluster& cluster) {
@@ -73,14 +72,15 @@ absl::Status StartWorkers(const DemoOptions& options, LocalCluster& cluster) {
   return absl::OkStatus();
 }
 
-Progress ToProgress(const v1::WatchJobResponse& seen, std::int64_t steps) {
-  Progress progress = {.step = seen.job().step(), .steps = steps};
+Progress ToProgress(const v1::Job& job, const std::vector<v1::Worker>& workers,
+                    std::int64_t steps) {
+  Progress progress = {.step = job.step(), .steps = steps};
   const auto metric = [](const v1::Worker& worker, const char* name) {
     const auto found = worker.metrics().find(name);
     return found == worker.metrics().end() ? 0.0 : found->second;
   };
-  for (const v1::Worker& worker : seen.workers()) {
-    progress.loss += metric(worker, "loss") / seen.workers_size();
+  for (const v1::Worker& worker : workers) {
+    progress.loss += metric(worker, "loss") / static_cast<double>(workers.size());
     progress.images_per_second += metric(worker, "images_per_second");
     progress.revision = std::max<std::int64_t>(
         progress.revision, static_cast<std::int64_t>(metric(worker, "revision")));
@@ -128,16 +128,15 @@ absl::Status CheckWorkers(LocalCluster& cluster, bool* all_done) {
 // Follows the run to its end and changes the policy half-way.
 absl::Status Follow(const DemoOptions& options, const std::atomic<bool>& interrupted,
                     Client& client, LocalCluster& cluster) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<JobWatch> watch, client.WatchJob(kJob));
   ProgressLine line;
   bool changed = false;
-  for (bool done = false; !done;) {
+  for (bool done = false; !done; absl::SleepFor(kPoll)) {
     if (interrupted) return absl::CancelledError("interrupted");
     LOCKSTEP_RETURN_IF_ERROR(CheckWorkers(cluster, &done));
-    const std::optional<v1::WatchJobResponse> seen = watch->Next(kPoll);
-    if (!seen) continue;
-    if (seen->job().step() > 0) line.Show(ToProgress(*seen, options.TotalSteps()));
-    if (!changed && seen->job().step() >= options.TotalSteps() / 2) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const v1::Job job, client.GetJob(kJob));
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<v1::Worker> workers, client.ListWorkers(kJob));
+    if (job.step() > 0) line.Show(ToProgress(job, workers, options.TotalSteps()));
+    if (!changed && job.step() >= options.TotalSteps() / 2) {
       line.Finish();
       LOCKSTEP_RETURN_IF_ERROR(ChangePolicy(cluster));
       changed = true;
