@@ -19,14 +19,16 @@ namespace lockstep {
 inline constexpr int kMaxTensors = 1'000'000;
 inline constexpr int kMaxNameBytes = 1024;
 inline constexpr int kMaxDimensions = 64;
+inline constexpr int kMaxOptimizerBytes = 4096;
 
 struct TensorSpec {
   std::string name;  // full dotted name, as torch's named_parameters() gives
   DType dtype = DType::kUnspecified;
   std::vector<std::int64_t> shape;  // empty: a scalar
 
+  // Both stop at the largest number; a Manifest that passed Validate stays below.
   std::int64_t elements() const;
-  std::int64_t bytes() const { return elements() * ElementBytes(dtype); }
+  std::int64_t bytes() const;
   std::string ToString() const;  // "float32[64, 3, 7, 7]": without the name
 
   bool operator==(const TensorSpec&) const = default;
@@ -53,8 +55,10 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 };
 
-// Errors: InvalidArgument names the first tensor that is unnamed, named twice,
-//   of unknown dtype or with a negative dimension; or the bound that is passed.
+// Names may hold any printable UTF-8. Parameters and buffers share one space of
+// names. Errors: InvalidArgument names the first tensor that is unnamed, named
+//   twice, of unknown dtype, with a negative dimension or too large to count; or
+//   the bound that is passed.
 absl::Status Validate(const Manifest& manifest);
 
 // The first difference between two manifests, as one line that names the tensor

@@ -3,8 +3,12 @@
 //   bn1.running_mean     that name
 //   *                    any characters within one component (no dot)
 //   **                   any characters, across components
-//   **.name              `name` at any depth, the top included (as in gitignore)
+//   **.name              `name` at any depth, the top included: `**.` as a whole
+//                        component stands for none, one or several components,
+//                        also in the middle (a.**.b matches a.b)
 //   re:EXPRESSION        an RE2 expression that must match the whole name
+//
+// Everything else stands for itself, `?` and `[` included.
 //
 // Pure; thread-safe after construction.
 #ifndef LOCKSTEP_COMMON_POLICY_PATTERN_H_
@@ -22,10 +26,13 @@ class RE2;
 
 namespace lockstep {
 
+inline constexpr int kMaxPatternBytes = 1024;
+
 class Pattern {
  public:
-  // Errors: InvalidArgument: empty, too long, or not a valid expression; the
-  //   message quotes the text and says where it goes wrong.
+  // Errors: InvalidArgument: empty, too long, not printable UTF-8, three stars
+  //   in a row, or not a valid expression (also one that needs too much memory);
+  //   the message quotes the text and says where it goes wrong.
   static absl::StatusOr<Pattern> Parse(absl::string_view text);
 
   bool Matches(absl::string_view name) const;

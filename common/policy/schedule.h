@@ -10,10 +10,11 @@
 
 namespace lockstep {
 
-// Each is asked once per occasion.
+// Each is asked once per occasion. At start, only the schedule counts; later,
+// nothing is due while the master switch is off.
 bool BufferSyncDueAtStart(const SyncPolicy& policy);
 // `forwards`: training forwards of this epoch so far, at most one per step
-// counted, this one included: the first is 1.
+// counted, this one included: the first is 1. Due at each multiple of the period.
 bool BufferSyncDueBeforeForward(const SyncPolicy& policy, std::int64_t forwards);
 // `step`: steps committed so far, the last one included.
 bool BufferSyncDueAfterStep(const SyncPolicy& policy, std::int64_t step);

@@ -12,12 +12,13 @@
 
 #include "absl/status/status.h"
 #include "common/manifest/manifest.h"
+#include "common/policy/pattern.h"
 
 namespace lockstep {
 
 // Bounds on what a client may set.
-inline constexpr int kMaxPatterns = 1000;
-inline constexpr int kMaxPatternBytes = 1024;
+inline constexpr int kMaxPatterns = 1000;  // in each list
+inline constexpr int kMaxRootWorkerBytes = 253;
 
 // How ranks' values become one. Wire values: never renumber.
 enum class Operation : std::int32_t {
@@ -75,8 +76,9 @@ struct SyncPolicy {
 absl::Status Validate(const SyncPolicy& policy);
 
 // Checks that each pattern of the policy matches a buffer of the model. Errors:
-//   InvalidArgument names each pattern that matches nothing and up to three
-//   buffer names that are near to it.
+//   InvalidArgument names each pattern that matches nothing (the first five, and
+//   counts the others) and up to three buffer names that are near to it; or a
+//   pattern that is malformed.
 absl::Status CheckPatternsMatch(const SyncPolicy& policy, const Manifest& manifest);
 
 // One line for people: "broadcast_buffers on, allow **.running_*, ...".

@@ -14,10 +14,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/manifest/manifest.h"
 
 namespace lockstep {
+
+// Bound on the members of an epoch.
+inline constexpr int kMaxWorldSize = 4096;
 
 // 64 bytes of float32.
 inline constexpr std::int64_t kAlignElements = 16;
@@ -47,10 +51,16 @@ struct ShardPlan {
   bool operator==(const ShardPlan&) const = default;
 };
 
-// `world_size` >= 1 equal shards, each aligned to kAlignElements.
-// Errors: InvalidArgument: world_size < 1, or a trainable parameter that is not
-//   float32 (named, with what to do).
+// `world_size` shards, each aligned to kAlignElements, no two of which differ by
+// more than that; lower ranks own the longer ones. `manifest` passed Validate.
+// Errors: InvalidArgument: world_size not in [1, kMaxWorldSize], or a trainable
+//   parameter that is not float32 (named, with what to do).
 absl::StatusOr<ShardPlan> PlanShards(const Manifest& manifest, int world_size);
+
+// Checks that the shards cover the flat space without gap or overlap, that all is
+// aligned, and that the placements lie in it one behind the other. Errors:
+//   InvalidArgument says which rank's shard or which parameter is wrong.
+absl::Status Validate(const ShardPlan& plan);
 
 }  // namespace lockstep
 
