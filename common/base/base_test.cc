@@ -2,6 +2,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/string_view.h"
 #include "common/base/digest.h"
 #include "common/base/ids.h"
 #include "common/base/mailbox.h"
@@ -87,6 +89,39 @@ TEST(ListNames, StaysShort) {
   EXPECT_EQ(ListNames({}), "none");
   EXPECT_EQ(ListNames({"a", "b"}), "a, b");
   EXPECT_EQ(ListNames({"a", "b", "c", "d"}, 2), "a, b and 2 more");
+}
+
+TEST(WellFormedPrefix, KnowsEveryFormOfUtf8) {
+  const auto whole = [](absl::string_view text) {
+    return WellFormedPrefix(text) == text.size();
+  };
+  for (const char* good : {"", "a.b", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf",
+                           "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_TRUE(whole(good)) << good;
+  }
+  for (const char* bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xc3", "\xc3(", "\xe0\x9f\xbf",
+                          "\xed\xa0\x80", "\xe2\x82", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
+                          "\xf5\x80\x80\x80", "\xff"}) {
+    EXPECT_FALSE(whole(bad)) << absl::CHexEscape(bad);
+  }
+  EXPECT_EQ(WellFormedPrefix("gr\xc3\xb6\xc3"), 4u);
+}
+
+TEST(IsPrintable, RefusesControlCharacters) {
+  EXPECT_TRUE(IsPrintable("größe \xc2\xa0~"));
+  for (const char* bad : {"\n", "a\x1f", "\x7f", "\xc2\x80", "\xc2\x9f", "\xff"}) {
+    EXPECT_FALSE(IsPrintable(bad)) << absl::CHexEscape(bad);
+  }
+  EXPECT_FALSE(IsPrintable(absl::string_view("\0", 1)));
+}
+
+TEST(Quoted, EscapesAndCutsAtACharacter) {
+  EXPECT_EQ(Quoted("a\n'ü"), "'a\\n\\'ü'");
+  std::string umlauts = "x";
+  while (umlauts.size() < 300) umlauts += "ü";
+  const std::string quoted = Quoted(umlauts);
+  EXPECT_EQ(quoted.size(), 1 + 199 + 3 + 1u);
+  EXPECT_TRUE(IsPrintable(quoted));
 }
 
 }  // namespace

@@ -32,6 +32,15 @@
 
 namespace lockstep {
 
+// Bounds on what one message may hold; a message beyond them is refused.
+inline constexpr int kMaxMetrics = 32;
+inline constexpr int kMaxMetricNameBytes = 128;
+inline constexpr int kMaxEndpointBytes = 4096;
+inline constexpr int kMaxEntriesPerMessage = 10'000;
+inline constexpr int kMaxWorkerNameBytes = 253;
+inline constexpr int kMaxJobNameBytes = 63;
+inline constexpr int kMaxTransportNameBytes = 63;
+
 // What a worker is doing; reported in heartbeats. Wire values: never renumber.
 enum class Phase : std::int32_t {
   kUnspecified = 0,

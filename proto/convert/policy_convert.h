@@ -1,0 +1,23 @@
+// Root, Schedule and SyncPolicy <-> lockstep.v1.
+#ifndef LOCKSTEP_PROTO_CONVERT_POLICY_CONVERT_H_
+#define LOCKSTEP_PROTO_CONVERT_POLICY_CONVERT_H_
+
+#include "absl/status/statusor.h"
+#include "common/policy/sync_policy.h"
+#include "lockstep/v1/policy.pb.h"
+
+namespace lockstep {
+
+v1::Root ToProto(const Root& root);
+v1::Schedule ToProto(const Schedule& schedule);
+v1::SyncPolicy ToProto(const SyncPolicy& policy);
+
+// What is not set gets the default that the value's type states. Errors:
+// InvalidArgument, as Validate(SyncPolicy) words them.
+absl::StatusOr<Root> FromProto(const v1::Root& proto);
+absl::StatusOr<Schedule> FromProto(const v1::Schedule& proto);
+absl::StatusOr<SyncPolicy> FromProto(const v1::SyncPolicy& proto);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_PROTO_CONVERT_POLICY_CONVERT_H_
