@@ -55,6 +55,12 @@ TEST(EditDistance, IsZeroWhereThePatternMatches) {
   EXPECT_GT(matches, 100);
 }
 
+TEST(EditDistance, AStarTakesNoDotForFree) {
+  EXPECT_EQ(EditDistance("a*c", "abbc", kNoLimit), 0);
+  EXPECT_EQ(EditDistance("a*c", "ab.bc", kNoLimit), 1);
+  EXPECT_EQ(EditDistance("a**c", "ab.bc", kNoLimit), 0);
+}
+
 TEST(NearNames, FindsWhatWasMeant) {
   const std::vector<absl::string_view> names = {
       "bn1.running_mean", "bn1.running_var", "bn1.num_batches_tracked",
