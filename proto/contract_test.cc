@@ -3,7 +3,7 @@
 // part of linked descriptors.
 
 #include <fstream>
-#include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -15,7 +15,6 @@
 #include "absl/strings/strip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "re2/re2.h"
 
 namespace lockstep {
 namespace {
@@ -40,12 +39,21 @@ bool SaysHowItIsUsed(absl::string_view comment) {
   return false;
 }
 
+// Whether the expression matches the whole statement; its groups go to `groups`.
+bool Match(const std::string& statement, const std::regex& expression,
+           const std::vector<std::string*>& groups) {
+  std::smatch match;
+  if (!std::regex_match(statement, match, expression)) return false;
+  for (std::size_t i = 0; i < groups.size(); ++i) *groups[i] = match[i + 1];
+  return true;
+}
+
 // Members of a oneof need no such word: the oneof says how they are used.
 Findings Check(const std::string& text) {
-  static const re2::RE2 kBlock("(service|message|enum|oneof) (\\w+) \\{");
-  static const re2::RE2 kField("(?:repeated |optional )?[\\w.]+(?:<.*>)? (\\w+) = \\d+;.*");
-  static const re2::RE2 kValue("(\\w+) = (\\d+);.*");
-  static const re2::RE2 kRpc("rpc (\\w+)\\((?:stream )?(\\w+)\\) ?returns \\((?:stream )?(\\w+)\\).*");
+  static const std::regex kBlock("(service|message|enum|oneof) (\\w+) \\{.*");
+  static const std::regex kField("(?:repeated |optional )?[\\w.]+(?:<.*>)? (\\w+) = \\d+;.*");
+  static const std::regex kValue("(\\w+) = (\\d+);.*");
+  static const std::regex kRpc("rpc (\\w+)\\((?:stream )?(\\w+)\\) ?returns \\((?:stream )?(\\w+)\\).*");
   Findings findings;
   std::vector<std::string> blocks;  // kinds of the open ones, outermost first
   std::string comment;              // the lines right before this one
@@ -67,21 +75,21 @@ Findings Check(const std::string& text) {
     }
     std::string kind, name, number, request, response;
     const std::string inside = blocks.empty() ? "" : blocks.back();
-    if (re2::RE2::PartialMatch(statement, kBlock, &kind, &name)) {
+    if (Match(statement, kBlock, {&kind, &name})) {
       if (kind == "message") messages.insert(name);
       if (!absl::StrContains(statement, '}')) blocks.push_back(kind);
     } else if (absl::StartsWith(statement, "}")) {
       blocks.pop_back();
-    } else if (inside == "message" && re2::RE2::FullMatch(statement, kField, &name)) {
+    } else if (inside == "message" && Match(statement, kField, {&name})) {
       ++findings.fields_seen;
       if (!SaysHowItIsUsed(comment)) findings.fields.push_back(name);
-    } else if (inside == "enum" && re2::RE2::FullMatch(statement, kValue, &name, &number)) {
+    } else if (inside == "enum" && Match(statement, kValue, {&name, &number})) {
       if (number == "0") {
         ++findings.enums_seen;
         if (!absl::EndsWith(name, "_UNSPECIFIED")) findings.enums.push_back(name);
       }
     } else if (inside == "service" &&
-               re2::RE2::FullMatch(statement, kRpc, &name, &request, &response)) {
+               Match(statement, kRpc, {&name, &request, &response})) {
       ++findings.rpcs_seen;
       if (request != name + "Request" || response != name + "Response") {
         findings.names.push_back(name);
