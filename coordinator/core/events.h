@@ -65,31 +65,53 @@ using Event = std::variant<RequestReceived, MessageReceived, StreamBroke, Tick>;
 
 struct GenerationStarted {
   Generation generation;
+
+  bool operator==(const GenerationStarted&) const = default;
 };
 struct JobCreated {
   JobSpec spec;
   absl::Time create_time;
+
+  bool operator==(const JobCreated&) const = default;
 };
 struct JobDeleted {
   std::string job;
+
+  bool operator==(const JobDeleted&) const = default;
 };
 struct ManifestAgreed {
   std::string job;
   Manifest manifest;
+
+  bool operator==(const ManifestAgreed&) const = default;
 };
 struct EpochProposed {
   std::string job;
   Epoch epoch;
   std::vector<Member> members;
+
+  bool operator==(const EpochProposed&) const = default;
 };
 struct EpochStarted {
   std::string job;
   Epoch epoch;
+
+  bool operator==(const EpochStarted&) const = default;
+};
+// A member finished; the epoch goes on without it.
+struct MemberLeft {
+  std::string job;
+  Epoch epoch;
+  std::string worker;
+
+  bool operator==(const MemberLeft&) const = default;
 };
 struct EpochEnded {
   std::string job;
   Epoch epoch;
   std::string why;
+
+  bool operator==(const EpochEnded&) const = default;
 };
 struct EntryAppended {
   std::string job;
@@ -97,15 +119,19 @@ struct EntryAppended {
   std::string author;
   std::string reason;
   absl::Time create_time;
+
+  bool operator==(const EntryAppended&) const = default;
 };
 struct EntryApplied {
   std::string job;
   LogNumber number;
   std::string worker;
   std::int64_t step = 0;
+
+  bool operator==(const EntryApplied&) const = default;
 };
 using Record = std::variant<GenerationStarted, JobCreated, JobDeleted, ManifestAgreed, EpochProposed,
-                            EpochStarted, EpochEnded, EntryAppended, EntryApplied>;
+                            EpochStarted, MemberLeft, EpochEnded, EntryAppended, EntryApplied>;
 
 // ---- effects ----
 

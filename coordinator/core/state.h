@@ -14,9 +14,11 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "common/base/mono_time.h"
@@ -45,6 +47,11 @@ struct JobSpec {
   absl::Duration lease = absl::Seconds(10);
   absl::Duration ready_timeout = absl::Seconds(60);
   SyncPolicy policy;
+
+  int LargestEpoch() const { return max_workers == 0 ? min_workers : max_workers; }
+  bool Lists(const std::string& worker) const;  // may attend
+
+  bool operator==(const JobSpec&) const = default;
 };
 
 // Errors: InvalidArgument names the field.
@@ -71,6 +78,8 @@ struct WorkerState {
 struct Member {
   std::string worker;
   Incarnation incarnation;
+
+  bool operator==(const Member&) const = default;
 };
 
 enum class EpochStage { kProposed, kRunning };
@@ -80,6 +89,8 @@ struct EpochState {
   EpochStage stage = EpochStage::kProposed;
   std::vector<Member> members;  // by rank; sorted by name
   ShardPlan plan;
+  LogNumber log_number;         // entries up to it are part of the proposal
+  std::set<std::string> left;   // members that finished; the epoch goes on
   MonoTime ready_deadline;
   std::optional<std::string> endpoint;  // rank 0's bytes, once sent
 };
@@ -92,6 +103,8 @@ struct PolicyHistoryEntry {
   absl::Time create_time;
   std::string author;
   std::string reason;
+
+  bool operator==(const PolicyHistoryEntry&) const = default;
 };
 
 // An entry of the control log and how far it came.
@@ -99,6 +112,8 @@ struct LoggedEntry {
   ControlEntry entry;
   // By worker: it took effect between this step and the next.
   std::map<std::string, std::int64_t> applied;
+
+  bool operator==(const LoggedEntry&) const = default;
 };
 
 enum class JobStage { kWaiting, kForming, kRunning };
@@ -110,17 +125,31 @@ struct JobState {
   std::string detail;  // why it is in this stage, for people
   std::map<std::string, WorkerState> workers;
   std::optional<MonoTime> window_end;   // of the join window, while it runs
-  std::optional<Manifest> manifest;     // of the last epoch formed
+  std::optional<Manifest> manifest;     // of all epochs; set by the first
   std::optional<EpochState> epoch;      // while forming or running
   Epoch last_epoch;                     // the highest id used
+  std::string last_end;                 // why the last epoch ended, for people
+  std::string last_refusal;             // why none could be proposed lately
+  std::int64_t last_step = 0;           // the highest of the epochs that ended
   std::vector<PolicyHistoryEntry> policies;  // by revision, from 1
   std::vector<LoggedEntry> log;              // by number, from 1
+  LogNumber in_force;     // an epoch was started with the entries up to it
+  std::string violation;  // a broken guarantee; empty: none
 
   const PolicyHistoryEntry& newest_policy() const { return policies.back(); }
   LogNumber last_number() const { return LogNumber(static_cast<std::int64_t>(log.size())); }
   std::int64_t step() const;                      // the highest a member reported
   int RankOf(const std::string& worker) const;    // -1: not a member
+  // The worker if it belongs to the current epoch and has not left, else null.
+  const WorkerState* FindMember(const std::string& worker) const;
 };
+
+// Whether the entry is in force on all ranks: each remaining member of the epoch
+// applied it, or an epoch was started with it.
+bool IsEffective(const JobState& job, LogNumber number);
+
+// "1 of 2 workers attend (w0); 1 more is needed": why the job is where it is.
+std::string DescribeJob(const JobState& job);
 
 struct ClusterState {
   Generation generation;

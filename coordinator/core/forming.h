@@ -1,0 +1,48 @@
+// Who belongs to the next epoch, or why there is none yet: free functions of
+// values. Pure.
+#ifndef LOCKSTEP_COORDINATOR_CORE_FORMING_H_
+#define LOCKSTEP_COORDINATOR_CORE_FORMING_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/base/mono_time.h"
+#include "coordinator/core/state.h"
+
+namespace lockstep {
+
+struct EpochRules {
+  int min_workers = 1;
+  int max_workers = 1;
+  absl::Duration join_window;
+};
+
+enum class Hold {
+  kNone,            // propose `members`
+  kTooFew,          // fewer than min_workers attend
+  kJoinWindowOpen,  // enough attend; more may come until `window_end`
+};
+
+struct EpochDecision {
+  Hold hold = Hold::kNone;
+  std::vector<std::string> members;    // by rank
+  std::optional<MonoTime> window_end;  // set while the join window is open
+
+  bool operator==(const EpochDecision&) const = default;
+};
+
+// `attending`: sorted names. `window_end`: of the decision before; the window
+// opens when min_workers is reached and closes early at max_workers. Of more
+// than max_workers the first by name take part, the others wait.
+EpochDecision DecideEpoch(const std::vector<std::string>& attending, const EpochRules& rules,
+                          std::optional<MonoTime> window_end, MonoTime now);
+
+// The first respect in which workers that are to train together differ: model,
+// optimizer or transport, with both names and views. Nothing if they agree.
+std::optional<std::string> FindDisagreement(const std::vector<const WorkerState*>& workers);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_COORDINATOR_CORE_FORMING_H_

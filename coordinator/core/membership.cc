@@ -1,0 +1,93 @@
+#include "coordinator/core/membership.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/base/text.h"
+#include "coordinator/core/names.h"
+
+namespace lockstep {
+namespace {
+
+// What the job demands of any worker.
+absl::Status CheckHello(const JobState& job, const Hello& hello) {
+  if (!IsWorkerName(hello.worker)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("worker is '", hello.worker.substr(0, 80), "'; ", kWorkerNameRule));
+  }
+  if (!hello.incarnation.valid()) {
+    return absl::InvalidArgumentError(absl::StrCat("incarnation is ", hello.incarnation.value(),
+                                                   "; it must be positive"));
+  }
+  if (!job.spec.Lists(hello.worker)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("job '", job.spec.name, "' does not list a worker '", hello.worker,
+                     "'; it lists ", ListNames(job.spec.workers)));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(Validate(hello.manifest));
+  LOCKSTEP_RETURN_IF_ERROR(PlanShards(hello.manifest, 1).status());
+  if (job.manifest && hello.manifest != *job.manifest) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the model differs from that of the job's epochs before: ",
+        FirstDifference("the job", *job.manifest, hello.worker, hello.manifest).value_or(""),
+        "; start the worker with the job's model and optimizer, or create another job"));
+  }
+  if (hello.log_number > job.last_number()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the worker holds control entry ", hello.log_number.value(), " but job '", job.spec.name,
+        "' has ", job.last_number().value(), "; is it another coordinator's?"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EpochIsOver(const JobState& job, Epoch epoch) {
+  return absl::AbortedError(absl::StrCat(
+      "epoch ", epoch.value(), " is over for this worker; attend again for the next one",
+      job.last_end.empty() ? "" : absl::StrCat(" (", job.last_end, ")")));
+}
+
+}  // namespace
+
+HelloDecision DecideHello(const JobState& job, const Hello& hello) {
+  const auto refuse = [](absl::Status why) {
+    return HelloDecision{Greeting::kRefuse, std::move(why)};
+  };
+  absl::Status status = CheckHello(job, hello);
+  if (!status.ok()) return refuse(std::move(status));
+
+  const auto it = job.workers.find(hello.worker);
+  if (it == job.workers.end()) {
+    if (hello.epoch.valid()) return refuse(EpochIsOver(job, hello.epoch));
+    if (job.workers.size() >= static_cast<std::size_t>(kMaxWorkersPerJob)) {
+      return refuse(absl::ResourceExhaustedError(absl::StrCat(
+          "job '", job.spec.name, "' has its limit of ", kMaxWorkersPerJob, " workers")));
+    }
+    return {Greeting::kJoin};
+  }
+
+  const WorkerState& known = it->second;
+  if (hello.incarnation < known.incarnation) {
+    return refuse(absl::AbortedError(absl::StrCat(
+        "worker '", hello.worker, "' attends already, started later (incarnation ",
+        known.incarnation.value(), ") than this one (", hello.incarnation.value(), ")")));
+  }
+  const bool is_same = hello.incarnation == known.incarnation;
+  if (known.stage == WorkerStage::kLeft) {
+    if (is_same) return {Greeting::kAlreadyLeft};
+    return refuse(absl::UnavailableError(absl::StrCat(
+        "worker '", hello.worker, "' finished its part of epoch ", job.epoch->id.value(),
+        ", which still runs; try again when it is over")));
+  }
+  if (!is_same) {
+    return hello.epoch.valid() ? refuse(EpochIsOver(job, hello.epoch))
+                               : HelloDecision{Greeting::kReplace};
+  }
+  const bool is_member = job.FindMember(hello.worker) != nullptr;
+  if (hello.epoch.valid()) {
+    if (is_member && hello.epoch == job.epoch->id) return {Greeting::kResume};
+    return refuse(EpochIsOver(job, hello.epoch));
+  }
+  if (!is_member) return {Greeting::kJoin};
+  return {job.stage == JobStage::kForming ? Greeting::kPropose : Greeting::kRejoin};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+// What a worker's Hello means to a job: a pure decision.
+#ifndef LOCKSTEP_COORDINATOR_CORE_MEMBERSHIP_H_
+#define LOCKSTEP_COORDINATOR_CORE_MEMBERSHIP_H_
+
+#include "absl/status/status.h"
+#include "common/protocol/messages.h"
+#include "coordinator/core/state.h"
+
+namespace lockstep {
+
+enum class Greeting {
+  kRefuse,   // the stream ends with `why`
+  kJoin,     // a worker that is not known, or known from before: it attends
+  kReplace,  // a newer start of a known worker: the older is over
+  kRejoin,   // a member that lost its epoch: the epoch is over, it attends
+  kPropose,  // a member that did not get the proposal: it is sent again
+  kResume,   // a member that comes back to its epoch
+  kAlreadyLeft,  // its Leave had arrived: the stream ends with OK
+};
+
+struct HelloDecision {
+  Greeting greeting = Greeting::kRefuse;
+  absl::Status why;
+};
+
+HelloDecision DecideHello(const JobState& job, const Hello& hello);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_COORDINATOR_CORE_MEMBERSHIP_H_

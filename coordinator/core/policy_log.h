@@ -1,0 +1,34 @@
+// What a request to change the policy, or to synchronise once, brings about:
+// pure decisions; the state machine appends what they return.
+#ifndef LOCKSTEP_COORDINATOR_CORE_POLICY_LOG_H_
+#define LOCKSTEP_COORDINATOR_CORE_POLICY_LOG_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "coordinator/core/events.h"
+#include "coordinator/core/state.h"
+
+namespace lockstep {
+
+// A short text that differs whenever job, revision or policy differ.
+std::string PolicyEtag(const std::string& job, Revision revision, const SyncPolicy& policy);
+
+// The revision that `update` makes. Errors:
+//   InvalidArgument: the policy is not valid, or a pattern matches no buffer.
+//   Aborted: the etag is not the newest revision's.
+//   ResourceExhausted: the job's log is full.
+absl::StatusOr<PolicyHistoryEntry> DecideRevision(const JobState& job,
+                                                  const UpdateSyncPolicy& update,
+                                                  absl::Time wall_time);
+
+// Whether the job can synchronise once. Errors:
+//   InvalidArgument: nothing is selected, or the root is no member.
+//   FailedPrecondition: no epoch runs. ResourceExhausted: the job's log is full.
+absl::Status CheckSyncOnce(const JobState& job, const SyncOnce& what);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_COORDINATOR_CORE_POLICY_LOG_H_

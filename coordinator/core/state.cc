@@ -1,0 +1,114 @@
+#include "coordinator/core/state.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/names.h"
+
+namespace lockstep {
+namespace {
+
+absl::Status CheckDuration(absl::string_view field, absl::Duration value, absl::Duration least) {
+  constexpr absl::Duration kLongest = absl::Hours(24);
+  if (value >= least && value <= kLongest) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " is ", absl::FormatDuration(value), "; it must be between ",
+                   absl::FormatDuration(least), " and ", absl::FormatDuration(kLongest)));
+}
+
+absl::Status CheckWorkers(const JobSpec& spec) {
+  if (spec.min_workers < 1 || spec.min_workers > kMaxWorkersPerJob) {
+    return absl::InvalidArgumentError(absl::StrCat("min_workers is ", spec.min_workers,
+                                                   "; it must be between 1 and ",
+                                                   kMaxWorkersPerJob));
+  }
+  if (spec.max_workers != 0 &&
+      (spec.max_workers < spec.min_workers || spec.max_workers > kMaxWorkersPerJob)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_workers is ", spec.max_workers, "; it must be 0 or between min_workers (",
+                     spec.min_workers, ") and ", kMaxWorkersPerJob));
+  }
+  if (spec.workers.size() > static_cast<std::size_t>(kMaxWorkersPerJob)) {
+    return absl::InvalidArgumentError(absl::StrCat("workers lists ", spec.workers.size(),
+                                                   " names; at most ", kMaxWorkersPerJob,
+                                                   " are allowed"));
+  }
+  std::set<std::string> seen;
+  for (const std::string& worker : spec.workers) {
+    if (!IsWorkerName(worker)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("workers lists '", worker, "'; ", kWorkerNameRule));
+    }
+    if (!seen.insert(worker).second) {
+      return absl::InvalidArgumentError(absl::StrCat("workers lists '", worker, "' twice"));
+    }
+  }
+  if (!spec.workers.empty() && seen.size() < static_cast<std::size_t>(spec.min_workers)) {
+    return absl::InvalidArgumentError(absl::StrCat("workers lists ", seen.size(),
+                                                   " names, fewer than min_workers (",
+                                                   spec.min_workers, ")"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool JobSpec::Lists(const std::string& worker) const {
+  return workers.empty() || std::find(workers.begin(), workers.end(), worker) != workers.end();
+}
+
+absl::Status Validate(const JobSpec& spec) {
+  if (!IsJobName(spec.name)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("name is '", spec.name.substr(0, 80), "'; ", kJobNameRule));
+  }
+  absl::Status status = CheckWorkers(spec);
+  if (status.ok()) status = CheckDuration("join_window", spec.join_window, absl::ZeroDuration());
+  if (status.ok()) status = CheckDuration("lease", spec.lease, absl::Milliseconds(100));
+  if (status.ok()) {
+    status = CheckDuration("ready_timeout", spec.ready_timeout, absl::Milliseconds(100));
+  }
+  if (status.ok()) status = Validate(spec.policy);
+  return status;
+}
+
+std::int64_t JobState::step() const {
+  if (stage != JobStage::kRunning) return last_step;
+  std::int64_t highest = 0;
+  for (const Member& member : epoch->members) {
+    const auto it = workers.find(member.worker);
+    if (it != workers.end()) highest = std::max(highest, it->second.step);
+  }
+  return highest;
+}
+
+int JobState::RankOf(const std::string& worker) const {
+  if (!epoch) return -1;
+  const auto it = std::lower_bound(
+      epoch->members.begin(), epoch->members.end(), worker,
+      [](const Member& member, const std::string& name) { return member.worker < name; });
+  if (it == epoch->members.end() || it->worker != worker) return -1;
+  return static_cast<int>(it - epoch->members.begin());
+}
+
+const WorkerState* JobState::FindMember(const std::string& worker) const {
+  if (RankOf(worker) < 0 || epoch->left.contains(worker)) return nullptr;
+  const auto it = workers.find(worker);
+  return it == workers.end() ? nullptr : &it->second;
+}
+
+bool IsEffective(const JobState& job, LogNumber number) {
+  if (number > job.last_number()) return false;
+  if (number <= job.in_force) return true;
+  if (job.stage != JobStage::kRunning) return false;
+  const LoggedEntry& logged = job.log[static_cast<std::size_t>(number.value() - 1)];
+  if (logged.applied.empty()) return false;
+  return std::all_of(job.epoch->members.begin(), job.epoch->members.end(),
+                     [&](const Member& member) {
+                       return logged.applied.contains(member.worker) ||
+                              job.epoch->left.contains(member.worker);
+                     });
+}
+
+}  // namespace lockstep
