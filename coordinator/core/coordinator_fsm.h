@@ -3,10 +3,15 @@
 // Events in, effects out. It never reads a clock, waits, stores or sends; the
 // runtime does. The same state and events give the same effects. Used by one
 // thread.
+//
+// It only wires: what is decided is in membership.h, forming.h and policy_log.h,
+// what a record changes in fold.h.
 #ifndef LOCKSTEP_COORDINATOR_CORE_COORDINATOR_FSM_H_
 #define LOCKSTEP_COORDINATOR_CORE_COORDINATOR_FSM_H_
 
+#include <map>
 #include <span>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "common/base/mono_time.h"
@@ -26,15 +31,69 @@ class CoordinatorFsm {
   // Also carries what recovery itself decided.
   Effects Begin();
 
-  // Applies one event that happened at `now`; times never go back.
+  // Applies one event that happened at `now`; times never go back. Leases and
+  // deadlines are judged by Tick alone, so that after a pause of the process the
+  // messages that waited are heard first.
   Effects Step(MonoTime now, const Event& event);
 
   const ClusterState& state() const { return state_; }
 
  private:
+  // Whose stream it is.
+  struct Attendee {
+    std::string job;
+    std::string worker;
+  };
+
   CoordinatorFsm() = default;
 
+  // coordinator_fsm.cc: events.
+  void On(MonoTime now, const RequestReceived& event, Effects& out);
+  void On(MonoTime now, const MessageReceived& event, Effects& out);
+  void On(MonoTime now, const StreamBroke& event, Effects& out);
+  void On(MonoTime now, const Tick& event, Effects& out);
+
+  // Applies the record and has it persisted.
+  void Persist(Record record, Effects& out);
+  // Brings the job to rest after a change: forms, starts, sends entries.
+  void Settle(MonoTime now, JobState& job, Effects& out);
+  std::optional<MonoTime> WakeAt() const;
+
+  // requests.cc
+  absl::StatusOr<Reply> Do(absl::Time wall_time, const CreateJob& request, Effects& out);
+  absl::StatusOr<Reply> Do(absl::Time wall_time, const DeleteJob& request, Effects& out);
+  absl::StatusOr<Reply> Do(absl::Time wall_time, const UpdateSyncPolicy& request, Effects& out);
+  absl::StatusOr<Reply> Do(absl::Time wall_time, const SyncNow& request, Effects& out);
+  absl::StatusOr<JobState*> FindJob(const std::string& name);
+
+  // worker_messages.cc
+  void Greet(MonoTime now, StreamId stream, const Hello& hello, Effects& out);
+  void Hear(JobState& job, WorkerState& worker, const Heartbeat& message, Effects& out);
+  void Hear(JobState& job, WorkerState& worker, const Endpoint& message, Effects& out);
+  void Hear(JobState& job, WorkerState& worker, const Ready& message, Effects& out);
+  void Hear(JobState& job, WorkerState& worker, const Applied& message, Effects& out);
+  void Hear(JobState& job, WorkerState& worker, const Leave& message, Effects& out);
+
+  // epochs.cc
+  void FormIfPossible(MonoTime now, JobState& job, Effects& out);
+  bool TurnAwayIfTheyDisagree(JobState& job, const std::vector<std::string>& members,
+                              Effects& out);
+  void Propose(MonoTime now, JobState& job, const std::vector<std::string>& members, Effects& out);
+  void SendProposal(const JobState& job, WorkerState& worker, Effects& out);
+  void StartIfReady(JobState& job, Effects& out);
+  void SendNewEntries(JobState& job, Effects& out);
+  // The epoch is over for all; those with an open stream attend again.
+  void EndEpoch(JobState& job, const absl::Status& why, Effects& out);
+  // Ends the worker's stream, if open, and forgets the worker. If it is a member
+  // its epoch must end next.
+  void PutOut(JobState& job, const std::string& worker, const absl::Status& why, Effects& out);
+  bool ExpireLeases(MonoTime now, JobState& job, Effects& out);
+  bool ExpireReadiness(MonoTime now, JobState& job, Effects& out);
+
   ClusterState state_;
+  std::map<StreamId, Attendee> streams_;
+  // By job; never later than the first lease or deadline that may end.
+  std::map<std::string, MonoTime> wake_;
 };
 
 }  // namespace lockstep

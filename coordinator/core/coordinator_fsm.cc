@@ -1,0 +1,168 @@
+#include "coordinator/core/coordinator_fsm.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "coordinator/core/fold.h"
+
+namespace lockstep {
+namespace {
+
+// The first moment at which a Tick changes something; Infinite(): never.
+MonoTime NextDeadline(const JobState& job) {
+  MonoTime next = MonoTime::Infinite();
+  for (const auto& [name, worker] : job.workers) {
+    if (worker.stage == WorkerStage::kLeft) continue;
+    next = std::min(next, worker.last_heard + job.spec.lease);
+  }
+  if (job.window_end) next = std::min(next, *job.window_end);
+  if (job.stage == JobStage::kForming) next = std::min(next, job.epoch->ready_deadline);
+  return next;
+}
+
+}  // namespace
+
+absl::StatusOr<CoordinatorFsm> CoordinatorFsm::Recover(std::span<const Record> records,
+                                                       MonoTime now) {
+  CoordinatorFsm fsm;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const absl::Status applied = Apply(records[i], fsm.state_);
+    if (!applied.ok()) {
+      return absl::DataLossError(absl::StrCat("record ", i + 1, " of ", records.size(),
+                                              " contradicts those before it: ",
+                                              applied.message()));
+    }
+  }
+  for (auto& [name, job] : fsm.state_.jobs) {
+    if (job.epoch) {
+      job.epoch->ready_deadline = now + job.spec.ready_timeout;
+      for (const Member& member : job.epoch->members) {
+        const bool has_left = job.epoch->left.contains(member.worker);
+        job.workers[member.worker] = {
+            .name = member.worker,
+            .stage = has_left ? WorkerStage::kLeft : WorkerStage::kSuspect,
+            .incarnation = member.incarnation,
+            .last_heard = now,
+            .manifest = *job.manifest};
+      }
+    }
+    job.detail = DescribeJob(job);
+    fsm.wake_[name] = NextDeadline(job);
+  }
+  return fsm;
+}
+
+Effects CoordinatorFsm::Begin() {
+  Effects out;
+  Persist(GenerationStarted{state_.generation.next()}, out);
+  for (auto& [name, job] : state_.jobs) {
+    if (job.stage == JobStage::kForming) {
+      // Whether its members are there is not known; those that are greet again.
+      for (const Member& member : job.epoch->members) job.workers.erase(member.worker);
+      EndEpoch(job, absl::UnavailableError("the coordinator was started again before all were "
+                                           "ready"),
+               out);
+    }
+    job.detail = DescribeJob(job);
+    wake_[name] = NextDeadline(job);
+  }
+  out.wake_at = WakeAt();
+  return out;
+}
+
+Effects CoordinatorFsm::Step(MonoTime now, const Event& event) {
+  Effects out;
+  std::visit([&](const auto& e) { On(now, e, out); }, event);
+  out.wake_at = WakeAt();
+  return out;
+}
+
+void CoordinatorFsm::Persist(Record record, Effects& out) {
+  LOCKSTEP_CHECK(Apply(record, state_).ok());
+  out.persist.push_back(std::move(record));
+}
+
+void CoordinatorFsm::Settle(MonoTime now, JobState& job, Effects& out) {
+  if (job.stage == JobStage::kWaiting) FormIfPossible(now, job, out);
+  if (job.stage == JobStage::kForming) StartIfReady(job, out);
+  SendNewEntries(job, out);
+  job.detail = DescribeJob(job);
+  wake_[job.spec.name] = NextDeadline(job);
+  out.changed_jobs.insert(job.spec.name);
+}
+
+std::optional<MonoTime> CoordinatorFsm::WakeAt() const {
+  MonoTime earliest = MonoTime::Infinite();
+  for (const auto& [job, time] : wake_) earliest = std::min(earliest, time);
+  if (earliest == MonoTime::Infinite()) return std::nullopt;
+  return earliest;
+}
+
+void CoordinatorFsm::On(MonoTime now, const RequestReceived& event, Effects& out) {
+  absl::StatusOr<Reply> reply =
+      std::visit([&](const auto& r) { return Do(event.wall_time, r, out); }, event.request);
+  out.answers.push_back({event.id, std::move(reply)});
+  // A request is for one job; what it persisted tells which changed.
+  const std::set<std::string> changed = out.changed_jobs;
+  for (const std::string& name : changed) {
+    const auto it = state_.jobs.find(name);
+    if (it != state_.jobs.end()) Settle(now, it->second, out);
+  }
+}
+
+void CoordinatorFsm::On(MonoTime now, const MessageReceived& event, Effects& out) {
+  if (const auto* hello = std::get_if<Hello>(&event.message)) {
+    Greet(now, event.stream, *hello, out);
+    return;
+  }
+  const auto attendee = streams_.find(event.stream);
+  if (attendee == streams_.end()) return;
+  JobState& job = state_.jobs.at(attendee->second.job);
+  WorkerState& worker = job.workers.at(attendee->second.worker);
+  worker.last_heard = now;
+  if (const auto* heartbeat = std::get_if<Heartbeat>(&event.message)) {
+    // Frequent, and no cause for anything to form or start.
+    Hear(job, worker, *heartbeat, out);
+    out.changed_jobs.insert(job.spec.name);
+    return;
+  }
+  std::visit(
+      [&](const auto& message) {
+        if constexpr (!std::is_same_v<std::decay_t<decltype(message)>, Hello>) {
+          Hear(job, worker, message, out);
+        }
+      },
+      event.message);
+  Settle(now, job, out);
+}
+
+void CoordinatorFsm::On(MonoTime now, const StreamBroke& event, Effects& out) {
+  const auto attendee = streams_.find(event.stream);
+  if (attendee == streams_.end()) return;
+  JobState& job = state_.jobs.at(attendee->second.job);
+  WorkerState& worker = job.workers.at(attendee->second.worker);
+  streams_.erase(attendee);
+  worker.stream = StreamId();
+  worker.stage = WorkerStage::kSuspect;
+  Settle(now, job, out);
+}
+
+void CoordinatorFsm::On(MonoTime now, const Tick&, Effects& out) {
+  for (auto& [name, job] : state_.jobs) {
+    if (now < wake_[name]) continue;
+    const bool window_closes = job.window_end && now >= *job.window_end;
+    bool changed = ExpireLeases(now, job, out);
+    changed = ExpireReadiness(now, job, out) || changed;
+    if (changed || window_closes) {
+      Settle(now, job, out);
+    } else {
+      wake_[name] = NextDeadline(job);
+    }
+  }
+}
+
+}  // namespace lockstep

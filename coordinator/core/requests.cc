@@ -1,0 +1,83 @@
+// CoordinatorFsm: what people and tools ask for.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/base/text.h"
+#include "coordinator/core/coordinator_fsm.h"
+#include "coordinator/core/policy_log.h"
+
+namespace lockstep {
+
+absl::StatusOr<JobState*> CoordinatorFsm::FindJob(const std::string& name) {
+  const auto it = state_.jobs.find(name);
+  if (it != state_.jobs.end()) return &it->second;
+  return absl::NotFoundError(absl::StrCat("there is no job '", name.substr(0, 80),
+                                          "'; create it with lockstepctl job create"));
+}
+
+absl::StatusOr<Reply> CoordinatorFsm::Do(absl::Time wall_time, const CreateJob& request,
+                                         Effects& out) {
+  const JobSpec& spec = request.spec;
+  LOCKSTEP_RETURN_IF_ERROR(Validate(spec));
+  if (state_.jobs.contains(spec.name)) {
+    return absl::AlreadyExistsError(absl::StrCat("job '", spec.name, "' exists already"));
+  }
+  if (state_.jobs.size() >= static_cast<std::size_t>(kMaxJobs)) {
+    return absl::ResourceExhaustedError(absl::StrCat("the coordinator has its limit of ", kMaxJobs,
+                                                     " jobs; delete one that is done"));
+  }
+  Persist(JobCreated{spec, wall_time}, out);
+  out.changed_jobs.insert(spec.name);
+  return Reply();
+}
+
+absl::StatusOr<Reply> CoordinatorFsm::Do(absl::Time wall_time, const DeleteJob& request,
+                                         Effects& out) {
+  LOCKSTEP_ASSIGN_OR_RETURN(JobState* const job, FindJob(request.job));
+  std::vector<std::string> attending;
+  for (const auto& [name, worker] : job->workers) attending.push_back(name);
+  if (!attending.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("job '", request.job, "' is attended by ",
+                                                      ListNames(attending),
+                                                      "; stop its workers first"));
+  }
+  Persist(JobDeleted{request.job}, out);
+  wake_.erase(request.job);
+  out.changed_jobs.insert(request.job);
+  return Reply();
+}
+
+absl::StatusOr<Reply> CoordinatorFsm::Do(absl::Time wall_time, const UpdateSyncPolicy& request,
+                                         Effects& out) {
+  LOCKSTEP_ASSIGN_OR_RETURN(JobState* const job, FindJob(request.job));
+  LOCKSTEP_ASSIGN_OR_RETURN(PolicyHistoryEntry revision, DecideRevision(*job, request, wall_time));
+  if (!request.validate_only) {
+    Persist(EntryAppended{.job = request.job,
+                          .entry = {revision.number,
+                                    PolicyRevised{revision.revision, revision.policy}},
+                          .author = revision.author,
+                          .reason = revision.reason,
+                          .create_time = wall_time},
+            out);
+    out.changed_jobs.insert(request.job);
+  }
+  return Reply(std::move(revision));
+}
+
+absl::StatusOr<Reply> CoordinatorFsm::Do(absl::Time wall_time, const SyncNow& request,
+                                         Effects& out) {
+  LOCKSTEP_ASSIGN_OR_RETURN(JobState* const job, FindJob(request.job));
+  LOCKSTEP_RETURN_IF_ERROR(CheckSyncOnce(*job, request.what));
+  const LogNumber number = job->last_number().next();
+  Persist(EntryAppended{.job = request.job,
+                        .entry = {number, request.what},
+                        .create_time = wall_time},
+          out);
+  out.changed_jobs.insert(request.job);
+  return Reply(number);
+}
+
+}  // namespace lockstep

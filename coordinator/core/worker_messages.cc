@@ -1,0 +1,195 @@
+// CoordinatorFsm: what workers say.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "coordinator/core/coordinator_fsm.h"
+#include "coordinator/core/membership.h"
+
+namespace lockstep {
+namespace {
+
+// Four heartbeats may be lost before a lease ends; a second keeps views fresh.
+absl::Duration HeartbeatInterval(absl::Duration lease) {
+  return std::min(lease / 5, absl::Seconds(1));
+}
+
+// Whether the message is of the epoch that the worker takes part in. If not, the
+// worker is told that its epoch is over.
+bool IsCurrent(const JobState& job, const WorkerState& worker, Epoch epoch, Effects& out) {
+  if (job.FindMember(worker.name) != nullptr && job.epoch->id == epoch) return true;
+  if (epoch.valid()) {
+    out.send.push_back(
+        {worker.stream, AbortEpoch{epoch, absl::AbortedError(absl::StrCat(
+                                              "epoch ", epoch.value(), " is over"))}});
+  }
+  return false;
+}
+
+}  // namespace
+
+void CoordinatorFsm::Greet(MonoTime now, StreamId stream, const Hello& hello, Effects& out) {
+  // A stream greets once; the worker of a second Hello is heard no more.
+  if (streams_.contains(stream)) {
+    On(now, StreamBroke{stream}, out);
+    out.end.push_back({stream, absl::InvalidArgumentError("the stream had a Hello before")});
+    return;
+  }
+  absl::StatusOr<JobState*> found = FindJob(hello.job);
+  if (!found.ok()) {
+    out.end.push_back({stream, found.status()});
+    return;
+  }
+  JobState& job = **found;
+  const HelloDecision decision = DecideHello(job, hello);
+  if (decision.greeting == Greeting::kRefuse || decision.greeting == Greeting::kAlreadyLeft) {
+    out.end.push_back({stream, decision.why});
+    return;
+  }
+
+  if (decision.greeting == Greeting::kReplace) {
+    const bool was_member = job.FindMember(hello.worker) != nullptr;
+    const int rank = job.RankOf(hello.worker);
+    PutOut(job, hello.worker,
+           absl::AbortedError(absl::StrCat("worker '", hello.worker,
+                                           "' was started again (incarnation ",
+                                           hello.incarnation.value(), "); this one is over")),
+           out);
+    if (was_member) {
+      EndEpoch(job, absl::UnavailableError(absl::StrCat("worker '", hello.worker, "' (rank ", rank,
+                                                        ") of epoch ", job.epoch->id.value(),
+                                                        " was started again")),
+               out);
+    }
+  } else if (decision.greeting == Greeting::kRejoin) {
+    EndEpoch(job, absl::UnavailableError(absl::StrCat(
+                      "worker '", hello.worker, "' (rank ", job.RankOf(hello.worker),
+                      ") no longer takes part in epoch ", job.epoch->id.value())),
+             out);
+  }
+
+  WorkerState& worker = job.workers[hello.worker];
+  if (worker.stream.valid()) {
+    streams_.erase(worker.stream);
+    out.end.push_back(
+        {worker.stream, absl::AbortedError("the worker opened a newer stream")});
+  }
+  worker.name = hello.worker;
+  worker.incarnation = hello.incarnation;
+  worker.stream = stream;
+  worker.last_heard = now;
+  worker.manifest = hello.manifest;
+  worker.transport = hello.transport;
+  streams_[stream] = {hello.job, hello.worker};
+  out.send.push_back({stream, Welcome{.generation = state_.generation,
+                                      .lease = job.spec.lease,
+                                      .heartbeat_interval = HeartbeatInterval(job.spec.lease)}});
+  switch (decision.greeting) {
+    case Greeting::kPropose:
+      SendProposal(job, worker, out);
+      break;
+    case Greeting::kResume:
+      worker.sent = std::max(hello.log_number, job.epoch->log_number);
+      if (job.stage == JobStage::kRunning) {
+        worker.stage = WorkerStage::kTraining;
+        // It was lost if the stream broke in between.
+        out.send.push_back({stream, Start{job.epoch->id}});
+      } else {
+        worker.stage = WorkerStage::kPreparing;
+        if (job.epoch->endpoint) {
+          out.send.push_back({stream, Endpoint{job.epoch->id, *job.epoch->endpoint}});
+        }
+      }
+      break;
+    default:
+      worker.stage = WorkerStage::kAttending;
+      worker.sent = LogNumber();
+      break;
+  }
+  Settle(now, job, out);
+}
+
+void CoordinatorFsm::Hear(JobState& job, WorkerState& worker, const Heartbeat& message,
+                          Effects& out) {
+  if (message.epoch.valid() && !IsCurrent(job, worker, message.epoch, out)) return;
+  worker.phase = message.phase;
+  worker.metrics = message.metrics;
+  // Without an epoch there are no steps of it.
+  if (message.epoch.valid()) worker.step = message.step;
+}
+
+void CoordinatorFsm::Hear(JobState& job, WorkerState& worker, const Endpoint& message,
+                          Effects& out) {
+  if (!IsCurrent(job, worker, message.epoch, out)) return;
+  EpochState& epoch = *job.epoch;
+  // Some members may use the first one already, so that a second is of no use.
+  if (job.RankOf(worker.name) != 0 || epoch.stage != EpochStage::kProposed || epoch.endpoint) {
+    return;
+  }
+  epoch.endpoint = message.bytes;
+  for (const Member& member : epoch.members) {
+    const StreamId stream = job.workers.at(member.worker).stream;
+    if (stream.valid()) out.send.push_back({stream, Endpoint{epoch.id, message.bytes}});
+  }
+}
+
+void CoordinatorFsm::Hear(JobState& job, WorkerState& worker, const Ready& message,
+                          Effects& out) {
+  if (!IsCurrent(job, worker, message.epoch, out)) return;
+  if (worker.stage != WorkerStage::kPreparing) return;
+  const std::uint64_t expected = job.epoch->plan.Digest();
+  if (message.plan_digest != expected) {
+    const absl::Status why = absl::InvalidArgumentError(absl::StrFormat(
+        "worker '%s' (rank %d) of epoch %d has shard plan %016x, expected %016x; run the same "
+        "release of Lockstep everywhere",
+        worker.name, job.RankOf(worker.name), job.epoch->id.value(), message.plan_digest,
+        expected));
+    PutOut(job, std::string(worker.name), why, out);
+    EndEpoch(job, why, out);
+    return;
+  }
+  worker.stage = WorkerStage::kReady;
+  worker.plan_digest = message.plan_digest;
+  worker.optimizer_bytes = message.optimizer_bytes;
+}
+
+void CoordinatorFsm::Hear(JobState& job, WorkerState& worker, const Applied& message,
+                          Effects& out) {
+  if (!IsCurrent(job, worker, message.epoch, out)) return;
+  const bool was_sent = message.number > job.epoch->log_number && message.number <= worker.sent;
+  if (worker.stage != WorkerStage::kTraining || !was_sent) return;
+  const LoggedEntry& logged = job.log[static_cast<std::size_t>(message.number.value() - 1)];
+  // Said again after a reconnect.
+  if (logged.applied.contains(worker.name)) return;
+  Persist(EntryApplied{job.spec.name, message.number, worker.name, message.step}, out);
+}
+
+void CoordinatorFsm::Hear(JobState& job, WorkerState& worker, const Leave& message,
+                          Effects& out) {
+  const std::string name = worker.name;
+  if (job.FindMember(name) == nullptr) {
+    PutOut(job, name, absl::OkStatus(), out);
+    return;
+  }
+  const EpochState& epoch = *job.epoch;
+  if (epoch.stage == EpochStage::kRunning && message.epoch == epoch.id && message.why.ok()) {
+    Persist(MemberLeft{job.spec.name, epoch.id, name}, out);
+    streams_.erase(worker.stream);
+    out.end.push_back({worker.stream, absl::OkStatus()});
+    worker.stream = StreamId();
+    worker.stage = WorkerStage::kLeft;
+    if (epoch.left.size() == epoch.members.size()) {
+      EndEpoch(job, absl::UnavailableError("finished"), out);
+    }
+    return;
+  }
+  const absl::Status why = absl::UnavailableError(absl::StrCat(
+      "worker '", name, "' (rank ", job.RankOf(name), ") of epoch ", epoch.id.value(), " left: ",
+      message.why.ok() ? "it did not take part in it" : message.why.ToString()));
+  PutOut(job, name, absl::OkStatus(), out);
+  EndEpoch(job, why, out);
+}
+
+}  // namespace lockstep
