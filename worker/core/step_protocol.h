@@ -12,7 +12,7 @@
 
 #include <cstdint>
 #include <deque>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,13 +26,17 @@
 
 namespace lockstep {
 
+// Known entries that wait for the other ranks are bounded by this.
+inline constexpr int kMaxPendingEntries = 4096;
+
 // One synchronisation that is due now on all ranks.
 struct SyncTask {
-  bool buffers = false;
+  bool buffers = false;  // those that `selector` selects
   bool parameters = false;
   int root = 0;
-
-  bool operator==(const SyncTask&) const = default;
+  // The lists of the policy under which it became due, which the policy in force
+  // may already have replaced. Never null.
+  std::shared_ptr<const BufferSelector> selector;
 };
 
 struct StepOutcome {
@@ -52,7 +56,8 @@ class StepProtocol {
 
   // Takes in an entry that the coordinator sent. Known ones are ignored.
   // Errors: FailedPrecondition: a number was skipped. InvalidArgument: its policy
-  //   is not valid.
+  //   is not valid. ResourceExhausted: kMaxPendingEntries wait already; nothing
+  //   is lost if the entry is learned after a later step.
   absl::Status Learn(const ControlEntry& entry);
 
   std::vector<SyncTask> AtStart() const;
@@ -63,7 +68,9 @@ class StepProtocol {
   // This rank's word for the step in progress.
   ControlWord Propose(std::int64_t samples) const;
 
-  // The step is taken by all ranks under `agreement`.
+  // The step is taken by all ranks under `agreement`. What the schedule asks for
+  // after this step is judged by the policy the step ran under; what took effect
+  // governs the steps behind it.
   StepOutcome Commit(const Agreement& agreement);
 
   std::int64_t step() const { return step_; }  // committed
@@ -71,13 +78,14 @@ class StepProtocol {
   LogNumber applied() const { return applied_; }
   Revision revision() const { return revision_; }
   const SyncPolicy& policy() const { return policy_; }
-  const BufferSelector& selector() const { return selector_; }
+  const BufferSelector& selector() const { return *selector_; }
 
  private:
   StepProtocol(std::vector<std::string> members, LogNumber log_number, Revision revision,
                SyncPolicy policy, BufferSelector selector);
 
-  int RootRankOf(const Root& root) const;
+  SyncTask TaskFor(bool buffers, bool parameters, const Root& root) const;
+  void Apply(const ControlEntry& entry, std::vector<SyncTask>& due);
 
   std::vector<std::string> members_;
   std::int64_t step_ = 0;
@@ -87,7 +95,7 @@ class StepProtocol {
   LogNumber applied_;
   Revision revision_;
   SyncPolicy policy_;
-  BufferSelector selector_;
+  std::shared_ptr<const BufferSelector> selector_;
   std::deque<ControlEntry> pending_;  // known, not applied
 };
 

@@ -20,9 +20,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
+#include "common/policy/selector.h"
 #include "common/policy/sync_policy.h"
 #include "common/protocol/messages.h"
 #include "worker/agent/coordinator_link.h"
+#include "worker/core/agreement.h"
+#include "worker/core/step_protocol.h"
 #include "worker/engine/model.h"
 #include "worker/optim/optimizer.h"
 #include "worker/transport/transport.h"
@@ -30,11 +33,15 @@
 namespace lockstep {
 
 struct EngineOptions {
+  // This worker's name, as it attends by `link`: its place among the members is
+  // its rank.
+  std::string worker;
   // From attending to the first step, waiting for other workers included.
   absl::Duration join_timeout = absl::Minutes(5);
   // Of each collective operation; a rank that is later than this is missing.
   absl::Duration operation_timeout = absl::Seconds(60);
 
+  // Errors: InvalidArgument names the option.
   absl::Status Validate() const;
 };
 
@@ -68,50 +75,93 @@ struct EngineStats {
   std::int64_t optimizer_bytes = 0;
 };
 
-class Engine {
+struct Membership;
+
+class Engine final {
  public:
   // Joins the job behind `link`: attends, waits for an epoch, builds the
   // transport, adopts the model's parameters into arenas and makes replicas
-  // equal as the policy says. Without a link: world size 1 under `policy`.
-  // `model`, `transports` and `link` outlive the engine.
-  // Errors: InvalidArgument: options, optimizer, model. DeadlineExceeded: names
-  //   who is missing. Others as CoordinatorLink and Transport say.
+  // equal as the policy says. `model`, `transports` and `link` outlive the engine.
+  // Errors: InvalidArgument: options, optimizer, model. FailedPrecondition: the
+  //   coordinator's plan is not the one this worker computes. DeadlineExceeded:
+  //   names who is missing. Others as CoordinatorLink and Transport say.
   static absl::StatusOr<std::unique_ptr<Engine>> Join(const EngineOptions& options,
                                                       const OptimizerConfig& optimizer,
                                                       Model* model, TransportFactory* transports,
                                                       CoordinatorLink* link);
+  // World size 1, without a coordinator, under `policy`.
   static absl::StatusOr<std::unique_ptr<Engine>> Alone(const OptimizerConfig& optimizer,
                                                        const SyncPolicy& policy, Model* model);
 
-  virtual ~Engine() = default;
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
   // Before each training forward: synchronises buffers if due.
-  virtual absl::Status BeforeForward() = 0;
+  absl::Status BeforeForward();
   // Before each evaluation. Collective only if the policy asks for a sync there.
-  virtual absl::Status BeforeEvaluation() = 0;
+  absl::Status BeforeEvaluation();
   // After the backward passes of one step.
-  virtual absl::Status Step(const StepOptions& options) = 0;
-  // Collective: training code's own broadcast, now (pytorch#30718).
-  virtual absl::Status BroadcastBuffers(int root) = 0;
-  virtual absl::Status BroadcastParameters(int root) = 0;
-  // Collective, for diagnosis: over all floating buffers, selected or not.
-  virtual absl::StatusOr<BufferDrift> MeasureBufferDrift() = 0;
+  // Errors: InvalidArgument: the gradient is not finite, or no rank has samples:
+  //   refused on all ranks, nothing is changed but the gradients, which are zero
+  //   again, and training can go on. Or negative samples, on this rank alone.
+  absl::Status Step(const StepOptions& options);
+  // Collective: training code's own broadcast, now (pytorch#30718). Buffers are
+  // those that the lists of the policy in force select.
+  // Errors: InvalidArgument: there is no such rank; nothing was sent.
+  absl::Status BroadcastBuffers(int root);
+  absl::Status BroadcastParameters(int root);
+  // Collective, for diagnosis: over all float32 and float64 buffers, selected or
+  // not.
+  absl::StatusOr<BufferDrift> MeasureBufferDrift();
 
   // Sent to the coordinator with the next heartbeat.
-  virtual void Report(Phase phase, const std::map<std::string, double>& metrics) = 0;
+  void Report(Phase phase, const std::map<std::string, double>& metrics);
 
   // Ends the membership; OK: the work is done. The model owns its parameters
   // again. The destructor leaves with CANCELLED if this was not called.
-  virtual void Leave(const absl::Status& why) = 0;
+  void Leave(const absl::Status& why);
 
-  virtual int rank() const = 0;
-  virtual int world_size() const = 0;
-  virtual Epoch epoch() const = 0;
-  virtual std::int64_t step() const = 0;  // committed
-  virtual Revision revision() const = 0;
-  virtual const SyncPolicy& policy() const = 0;
-  virtual const std::vector<AppliedEntry>& applied() const = 0;
-  virtual EngineStats stats() const = 0;
+  int rank() const;
+  int world_size() const;
+  Epoch epoch() const;
+  std::int64_t step() const;  // committed
+  Revision revision() const;
+  const SyncPolicy& policy() const;
+  const std::vector<AppliedEntry>& applied() const { return applied_; }
+  EngineStats stats() const { return stats_; }
+
+ private:
+  Engine(Model* model, CoordinatorLink* link, std::unique_ptr<Membership> membership);
+
+  static absl::StatusOr<std::unique_ptr<Engine>> Start(std::unique_ptr<Engine> engine);
+  absl::Status MakeReplicasEqual();
+
+  absl::StatusOr<Agreement> ReduceAndAgree(const StepOptions& options);
+  absl::Status Complete(const Agreement& agreement);
+  absl::Status LearnEntries();
+  // Why the step cannot be taken, alike on all ranks; OK if it can.
+  absl::Status RefusalOf(const Agreement& agreement) const;
+  void ZeroGradients();
+
+  absl::Status CarryOut(const std::vector<SyncTask>& due);
+  absl::Status SyncBuffers(const BufferSelector& selector, int root);
+  absl::Status SyncParameters(int root);
+  absl::Status CheckRoot(int root) const;
+  void WarnIfRootIsMissing() const;
+
+  // Ends the epoch for this rank if `status` is an error, and tells the peers.
+  absl::Status Latch(absl::Status status);
+
+  Model* const model_;
+  CoordinatorLink* const link_;  // null: alone
+  const std::unique_ptr<Membership> membership_;
+  absl::Status error_;  // the first of a collective call, or that it left
+  bool adopted_ = false;
+  bool left_ = false;
+  std::map<std::string, double> metrics_;
+  std::vector<AppliedEntry> applied_;
+  EngineStats stats_;
 };
 
 }  // namespace lockstep

@@ -1,0 +1,311 @@
+#include "worker/core/step_protocol.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/prng.h"
+#include "common/base/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// A policy under which nothing is due unless a test says so.
+SyncPolicy Quiet() {
+  return {.schedule = {.at_start = false, .every_forwards = 0},
+          .broadcast_parameters_at_start = false};
+}
+SyncPolicy EveryForwards(std::int64_t k) {
+  SyncPolicy policy = Quiet();
+  policy.schedule.every_forwards = k;
+  return policy;
+}
+SyncPolicy EverySteps(std::int64_t n) {
+  SyncPolicy policy = Quiet();
+  policy.schedule.every_steps = n;
+  return policy;
+}
+SyncPolicy AllowOnly(const std::string& pattern) {
+  SyncPolicy policy = Quiet();
+  policy.allow_list = {pattern};
+  return policy;
+}
+
+StepProtocol Protocol(const SyncPolicy& policy) {
+  return *StepProtocol::Create({"w0", "w1", "w2"}, LogNumber(0), Revision(1), policy);
+}
+
+ControlEntry Revise(std::int64_t number, const SyncPolicy& policy) {
+  return {LogNumber(number), PolicyRevised{Revision(number + 1), policy}};
+}
+ControlEntry Once(std::int64_t number, const SyncOnce& once) { return {LogNumber(number), once}; }
+
+Agreement Agreed(std::int64_t log_number) {
+  return {.log_number = LogNumber(log_number), .samples = 1};
+}
+
+MATCHER_P3(IsTask, buffers, parameters, root, "") {
+  return arg.buffers == buffers && arg.parameters == parameters && arg.root == root &&
+         arg.selector != nullptr;
+}
+auto IsBufferSync(int root = 0) { return IsTask(true, false, root); }
+
+// The steps, of `steps`, before whose first forward a sync was due.
+std::vector<int> StepsWithForwardSync(StepProtocol& protocol, int steps) {
+  std::vector<int> due;
+  for (int step = 1; step <= steps; ++step) {
+    if (!protocol.BeforeForward().empty()) due.push_back(step);
+    protocol.Commit(Agreed(0));
+  }
+  return due;
+}
+
+TEST(StepProtocol, AppliesOnlyEntriesUpToTheAgreedNumberInOrder) {
+  StepProtocol protocol = Protocol(Quiet());
+  for (int n = 1; n <= 4; ++n) LOCKSTEP_ASSERT_OK(protocol.Learn(Revise(n, Quiet())));
+  EXPECT_EQ(protocol.known(), LogNumber(4));
+  EXPECT_EQ(protocol.Propose(5).log_number, 4);
+
+  StepOutcome outcome = protocol.Commit(Agreed(0));
+  EXPECT_THAT(outcome.applied, IsEmpty());
+  EXPECT_EQ(protocol.revision(), Revision(1));
+
+  outcome = protocol.Commit(Agreed(3));
+  EXPECT_EQ(outcome.step, 2);
+  EXPECT_THAT(outcome.applied, ElementsAre(LogNumber(1), LogNumber(2), LogNumber(3)));
+  EXPECT_EQ(protocol.applied(), LogNumber(3));
+  EXPECT_EQ(protocol.revision(), Revision(4));
+
+  outcome = protocol.Commit(Agreed(4));
+  EXPECT_THAT(outcome.applied, ElementsAre(LogNumber(4)));
+  EXPECT_EQ(protocol.revision(), Revision(5));
+}
+
+TEST(StepProtocol, ProposesTheStepInProgressAndItsSamples) {
+  StepProtocol protocol = Protocol(Quiet());
+  EXPECT_EQ(protocol.step(), 0);
+  EXPECT_EQ(protocol.Propose(7).step, 1);
+  EXPECT_EQ(protocol.Propose(7).samples, 7);
+  protocol.Commit(Agreed(0));
+  EXPECT_EQ(protocol.step(), 1);
+  EXPECT_EQ(protocol.Propose(0).step, 2);
+}
+
+// Three ranks hear of 40 entries at their own random pace; the agreed number is
+// the minimum, and at each step all run under one revision.
+TEST(StepProtocol, EarlyAndLateRanksSwitchAtTheSameStep) {
+  constexpr int kRanks = 3;
+  constexpr int kEntries = 40;
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    Prng prng(seed);
+    std::vector<StepProtocol> ranks(kRanks, Protocol(Quiet()));
+    int steps = 0;
+    while (ranks[0].applied() != LogNumber(kEntries)) {
+      ASSERT_LT(++steps, 10'000) << seed;
+      std::int64_t agreed = kEntries;
+      for (StepProtocol& rank : ranks) {
+        const std::int64_t known = rank.known().value();
+        const auto now = std::min<std::int64_t>(kEntries, known + prng.Between(0, 3));
+        for (std::int64_t n = known + 1; n <= now; ++n) {
+          LOCKSTEP_ASSERT_OK(rank.Learn(Revise(n, Quiet())));
+        }
+        agreed = std::min(agreed, rank.Propose(1).log_number);
+      }
+      const StepOutcome first = ranks[0].Commit(Agreed(agreed));
+      for (int rank = 1; rank < kRanks; ++rank) {
+        EXPECT_EQ(ranks[rank].Commit(Agreed(agreed)).applied, first.applied) << seed;
+        EXPECT_EQ(ranks[rank].revision(), ranks[0].revision()) << seed;
+      }
+    }
+  }
+}
+
+TEST(StepProtocol, LearnSkipsWhatIsKnownAndRefusesGaps) {
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(
+      StepProtocol protocol,
+      StepProtocol::Create({"w0"}, LogNumber(5), Revision(3), Quiet()));
+  LOCKSTEP_EXPECT_OK(protocol.Learn(Revise(4, EveryForwards(1))));  // part of the policy
+  EXPECT_EQ(protocol.known(), LogNumber(5));
+  EXPECT_THAT(protocol.Learn(Revise(7, Quiet())),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("6 was expected")));
+  EXPECT_EQ(protocol.known(), LogNumber(5));
+  LOCKSTEP_EXPECT_OK(protocol.Learn(Revise(6, Quiet())));
+  LOCKSTEP_EXPECT_OK(protocol.Learn(Revise(6, EveryForwards(1))));
+  EXPECT_THAT(protocol.Commit(Agreed(6)).applied, ElementsAre(LogNumber(6)));
+  EXPECT_EQ(protocol.policy(), Quiet());
+}
+
+TEST(StepProtocol, LearnRefusesAPolicyThatIsNotValid) {
+  StepProtocol protocol = Protocol(Quiet());
+  EXPECT_THAT(protocol.Learn(Revise(1, AllowOnly("re:("))),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(protocol.known(), LogNumber(0));
+  EXPECT_THAT(StepProtocol::Create({"w0"}, LogNumber(0), Revision(1), AllowOnly("re:(")),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST(StepProtocol, LearnBoundsWhatWaitsAndGoesOnOnceThatIsApplied) {
+  StepProtocol protocol = Protocol(Quiet());
+  for (int n = 1; n <= kMaxPendingEntries; ++n) {
+    LOCKSTEP_ASSERT_OK(protocol.Learn(Once(n, {})));
+  }
+  const ControlEntry next = Once(kMaxPendingEntries + 1, {});
+  EXPECT_THAT(protocol.Learn(next), StatusIs(absl::StatusCode::kResourceExhausted));
+  protocol.Commit(Agreed(1));
+  LOCKSTEP_EXPECT_OK(protocol.Learn(next));
+}
+
+TEST(StepProtocol, RepeatedForwardsOfOneStepTriggerNothing) {
+  StepProtocol protocol = Protocol(EveryForwards(1));
+  EXPECT_THAT(protocol.BeforeForward(), ElementsAre(IsBufferSync()));
+  EXPECT_THAT(protocol.BeforeForward(), IsEmpty());
+  EXPECT_THAT(protocol.BeforeForward(), IsEmpty());
+  protocol.Commit(Agreed(0));
+  EXPECT_THAT(protocol.BeforeForward(), ElementsAre(IsBufferSync()));
+}
+
+TEST(StepProtocol, EveryForwardsCountsTheFirstForwardOfEachStep) {
+  // Due before the k-th, 2k-th, ... as common/policy/schedule.h says.
+  for (std::int64_t k = 1; k <= 4; ++k) {
+    StepProtocol protocol = Protocol(EveryForwards(k));
+    std::vector<int> due;
+    for (int step = 1; step <= 12; ++step) {
+      bool any = !protocol.BeforeForward().empty();
+      any = !protocol.BeforeForward().empty() || any;
+      if (any) due.push_back(step);
+      protocol.Commit(Agreed(0));
+    }
+    StepProtocol once_each = Protocol(EveryForwards(k));
+    EXPECT_EQ(due, StepsWithForwardSync(once_each, 12)) << k;
+    EXPECT_EQ(due.size(), 12u / k) << k;
+  }
+}
+
+TEST(StepProtocol, EveryStepsIsDueAfterEachNthStep) {
+  StepProtocol protocol = Protocol(EverySteps(3));
+  for (int step = 1; step <= 9; ++step) {
+    EXPECT_THAT(protocol.BeforeForward(), IsEmpty());
+    EXPECT_EQ(protocol.Commit(Agreed(0)).due.size(), step % 3 == 0 ? 1u : 0u) << step;
+  }
+}
+
+TEST(StepProtocol, BeforeEvaluationIsDueOnlyIfAskedFor) {
+  EXPECT_THAT(Protocol(Quiet()).BeforeEvaluation(), IsEmpty());
+  SyncPolicy policy = Quiet();
+  policy.schedule.before_evaluation = true;
+  policy.root = RootRank{1};
+  EXPECT_THAT(Protocol(policy).BeforeEvaluation(), ElementsAre(IsBufferSync(1)));
+  policy.broadcast_buffers = false;
+  EXPECT_THAT(Protocol(policy).BeforeEvaluation(), IsEmpty());
+}
+
+TEST(StepProtocol, AtStartIsIndependentOfTheMasterSwitch) {
+  struct Case {
+    bool master, at_start, parameters;
+  };
+  for (const Case& c : {Case{false, true, false}, Case{true, true, true}, Case{false, false, true},
+                        Case{false, true, true}, Case{true, false, false}}) {
+    SyncPolicy policy = Quiet();
+    policy.broadcast_buffers = c.master;
+    policy.schedule.at_start = c.at_start;
+    policy.broadcast_parameters_at_start = c.parameters;
+    const auto tasks = Protocol(policy).AtStart();
+    if (c.at_start || c.parameters) {
+      EXPECT_THAT(tasks, ElementsAre(IsTask(c.at_start, c.parameters, 0)));
+    } else {
+      EXPECT_THAT(tasks, IsEmpty());
+    }
+  }
+}
+
+TEST(StepProtocol, TheMasterSwitchTurnsTheSchedulesOff) {
+  SyncPolicy policy;  // every forward
+  policy.schedule.every_steps = 1;
+  policy.broadcast_buffers = false;
+  StepProtocol protocol = Protocol(policy);
+  EXPECT_THAT(protocol.BeforeForward(), IsEmpty());
+  EXPECT_THAT(protocol.Commit(Agreed(0)).due, IsEmpty());
+}
+
+TEST(StepProtocol, SyncOnceIsDueWhateverSwitchAndScheduleSay) {
+  SyncPolicy policy = Quiet();
+  policy.broadcast_buffers = false;
+  StepProtocol protocol = Protocol(policy);
+  LOCKSTEP_ASSERT_OK(protocol.Learn(Once(1, {.root = RootWorker{"w2"}})));
+  LOCKSTEP_ASSERT_OK(
+      protocol.Learn(Once(2, {.buffers = false, .parameters = true, .root = RootRank{1}})));
+  LOCKSTEP_ASSERT_OK(protocol.Learn(Once(3, {.buffers = false})));  // asks for nothing
+  EXPECT_THAT(protocol.Commit(Agreed(3)).due, ElementsAre(IsBufferSync(2), IsTask(false, true, 1)));
+  EXPECT_THAT(protocol.Commit(Agreed(3)).due, IsEmpty());
+}
+
+TEST(StepProtocol, ARevisionGovernsTheStepsBehindTheOneItTookEffectAfter) {
+  StepProtocol protocol = Protocol(EverySteps(1));
+  LOCKSTEP_ASSERT_OK(protocol.Learn(Revise(1, Quiet())));
+  LOCKSTEP_ASSERT_OK(protocol.Learn(Revise(2, EverySteps(1))));
+  EXPECT_EQ(protocol.Commit(Agreed(1)).due.size(), 1u);  // still as step 1 began
+  EXPECT_EQ(protocol.Commit(Agreed(2)).due.size(), 0u);
+  EXPECT_EQ(protocol.Commit(Agreed(2)).due.size(), 1u);
+}
+
+TEST(StepProtocol, ARevisionDoesNotRestartTheCountOfForwards) {
+  StepProtocol protocol = Protocol(EveryForwards(0));
+  for (int step = 1; step <= 3; ++step) {
+    EXPECT_THAT(protocol.BeforeForward(), IsEmpty());
+    if (step == 3) LOCKSTEP_ASSERT_OK(protocol.Learn(Revise(1, EveryForwards(4))));
+    protocol.Commit(Agreed(step == 3 ? 1 : 0));
+  }
+  std::vector<int> due;
+  for (int forward = 4; forward <= 12; ++forward) {
+    if (!protocol.BeforeForward().empty()) due.push_back(forward);
+    protocol.Commit(Agreed(1));
+  }
+  // With a count of its own, the new policy would be due at other forwards.
+  EXPECT_EQ(due.size(), [&] {
+    StepProtocol fresh = Protocol(EveryForwards(4));
+    const auto all = StepsWithForwardSync(fresh, 12);
+    return std::count_if(all.begin(), all.end(), [](int f) { return f >= 4; });
+  }());
+  StepProtocol fresh = Protocol(EveryForwards(4));
+  for (const int forward : StepsWithForwardSync(fresh, 12)) {
+    if (forward >= 4) EXPECT_THAT(due, testing::Contains(forward));
+  }
+}
+
+TEST(StepProtocol, ATaskCarriesTheListsUnderWhichItBecameDue) {
+  StepProtocol protocol = Protocol(AllowOnly("a"));
+  LOCKSTEP_ASSERT_OK(protocol.Learn(Once(1, {})));
+  LOCKSTEP_ASSERT_OK(protocol.Learn(Revise(2, AllowOnly("b"))));
+  LOCKSTEP_ASSERT_OK(protocol.Learn(Once(3, {})));
+  const StepOutcome outcome = protocol.Commit(Agreed(3));
+  ASSERT_EQ(outcome.due.size(), 2u);
+  EXPECT_TRUE(outcome.due[0].selector->Selects("a"));
+  EXPECT_FALSE(outcome.due[0].selector->Selects("b"));
+  EXPECT_TRUE(outcome.due[1].selector->Selects("b"));
+  EXPECT_TRUE(protocol.selector().Selects("b"));
+}
+
+TEST(StepProtocol, AMissingRootFallsBackToRankZero) {
+  for (const Root& root : {Root(RootWorker{"gone"}), Root(RootRank{3}), Root(LowestRank{})}) {
+    SyncPolicy policy = EveryForwards(1);
+    policy.root = root;
+    StepProtocol protocol = Protocol(policy);
+    EXPECT_THAT(protocol.BeforeForward(), ElementsAre(IsBufferSync(0)));
+  }
+  SyncPolicy policy = EveryForwards(1);
+  policy.root = RootWorker{"w1"};
+  StepProtocol protocol = Protocol(policy);
+  EXPECT_THAT(protocol.BeforeForward(), ElementsAre(IsBufferSync(1)));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,297 @@
+#include "worker/engine/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/policy/schedule.h"
+#include "worker/engine/joining.h"
+#include "worker/engine/syncing.h"
+#include "worker/optim/squared_norm.h"
+
+namespace lockstep {
+namespace {
+
+std::span<float> Part(const Arena& arena, const Shard& shard) {
+  return arena.values.subspan(shard.begin, shard.elements());
+}
+
+// What this rank's gradient counts for in the sum over samples.
+float WeightOf(const StepOptions& options) {
+  if (options.samples == 0) return 0;
+  return options.loss == LossReduction::kSum ? 1 : static_cast<float>(options.samples);
+}
+
+// The name of the first parameter whose part of `shard` is not finite.
+std::string FirstNotFinite(const ShardPlan& plan, const Arena& gradients, const Shard& shard) {
+  for (const Placement& placement : plan.placements) {
+    const std::int64_t begin = std::max(placement.offset, shard.begin);
+    const std::int64_t end = std::min(placement.offset + placement.elements, shard.end);
+    for (std::int64_t i = begin; i < end; ++i) {
+      if (!std::isfinite(gradients.values[i])) return placement.name;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::Status EngineOptions::Validate() const {
+  if (worker.empty()) {
+    return absl::InvalidArgumentError(
+        "the engine's option worker is empty; give the name by which it attends");
+  }
+  if (join_timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the engine's option join_timeout is ", absl::FormatDuration(join_timeout),
+                     "; allowed is more than 0"));
+  }
+  if (operation_timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat("the engine's option operation_timeout is ",
+                                                   absl::FormatDuration(operation_timeout),
+                                                   "; allowed is more than 0"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Join(const EngineOptions& options,
+                                                     const OptimizerConfig& optimizer, Model* model,
+                                                     TransportFactory* transports,
+                                                     CoordinatorLink* link) {
+  LOCKSTEP_RETURN_IF_ERROR(options.Validate());
+  LOCKSTEP_RETURN_IF_ERROR(Validate(optimizer));
+  LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, model->Describe());
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Membership> membership,
+                            JoinEpoch(options, optimizer, manifest, transports, link));
+  return Start(std::unique_ptr<Engine>(new Engine(model, link, std::move(membership))));
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Alone(const OptimizerConfig& optimizer,
+                                                      const SyncPolicy& policy, Model* model) {
+  LOCKSTEP_RETURN_IF_ERROR(Validate(optimizer));
+  LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, model->Describe());
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Membership> membership,
+                            FormAlone(optimizer, policy, manifest));
+  return Start(std::unique_ptr<Engine>(new Engine(model, nullptr, std::move(membership))));
+}
+
+Engine::Engine(Model* model, CoordinatorLink* link, std::unique_ptr<Membership> membership)
+    : model_(model), link_(link), membership_(std::move(membership)) {
+  stats_.optimizer_bytes = membership_->optimizer->state_bytes();
+}
+
+Engine::~Engine() { Leave(absl::CancelledError("the worker ended without leaving")); }
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(std::unique_ptr<Engine> engine) {
+  const absl::Status status = engine->MakeReplicasEqual();
+  if (!status.ok()) {
+    engine->Leave(status);
+    return status;
+  }
+  engine->WarnIfRootIsMissing();
+  engine->Report(Phase::kTraining, {});
+  return engine;
+}
+
+absl::Status Engine::MakeReplicasEqual() {
+  const int root = ResolveRoot(policy().root, membership_->proposal.members).rank;
+  const bool shared = membership_->parameters.shared;
+  LOCKSTEP_RETURN_IF_ERROR(model_->Adopt(
+      membership_->proposal.plan, membership_->parameters.values, membership_->gradients.values,
+      shared && rank() != root ? InitialValues::kDiscard : InitialValues::kCopyIn));
+  adopted_ = true;
+  // In a shared arena the root alone has written: the others wait for it,
+  // whatever the policy says.
+  bool parameters = shared;
+  bool buffers = false;
+  for (const SyncTask& task : membership_->protocol.AtStart()) {
+    parameters = parameters || task.parameters;
+    buffers = buffers || task.buffers;
+  }
+  if (parameters) LOCKSTEP_RETURN_IF_ERROR(SyncParameters(root));
+  if (buffers) LOCKSTEP_RETURN_IF_ERROR(SyncBuffers(membership_->protocol.selector(), root));
+  return absl::OkStatus();
+}
+
+absl::Status Engine::BeforeForward() {
+  LOCKSTEP_RETURN_IF_ERROR(error_);
+  return Latch(CarryOut(membership_->protocol.BeforeForward()));
+}
+
+absl::Status Engine::BeforeEvaluation() {
+  LOCKSTEP_RETURN_IF_ERROR(error_);
+  return Latch(CarryOut(membership_->protocol.BeforeEvaluation()));
+}
+
+absl::Status Engine::Step(const StepOptions& options) {
+  LOCKSTEP_RETURN_IF_ERROR(error_);
+  if (options.samples < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the step has ", options.samples, " samples; allowed is 0 or more"));
+  }
+  const absl::StatusOr<Agreement> agreement = ReduceAndAgree(options);
+  if (!agreement.ok()) return Latch(agreement.status());
+  const absl::Status refusal = RefusalOf(*agreement);
+  if (!refusal.ok()) {
+    ZeroGradients();
+    return refusal;
+  }
+  return Latch(Complete(*agreement));
+}
+
+absl::StatusOr<Agreement> Engine::ReduceAndAgree(const StepOptions& options) {
+  LOCKSTEP_RETURN_IF_ERROR(model_->CollectGradients());
+  LOCKSTEP_RETURN_IF_ERROR(membership_->transport->ReduceToOwners(
+      membership_->gradients, membership_->proposal.plan.shards, WeightOf(options)));
+  LOCKSTEP_RETURN_IF_ERROR(LearnEntries());
+  ControlWord word = membership_->protocol.Propose(options.samples);
+  word.squared_norm = SquaredNorm(Part(membership_->gradients, membership_->shard()));
+  word.finite = std::isfinite(word.squared_norm) ? 1 : 0;
+  return membership_->transport->Agree(word);
+}
+
+absl::Status Engine::Complete(const Agreement& agreement) {
+  const std::vector<Shard>& shards = membership_->proposal.plan.shards;
+  const auto scale = static_cast<float>(1.0 / static_cast<double>(agreement.samples));
+  LOCKSTEP_RETURN_IF_ERROR(
+      membership_->optimizer->Step(Part(membership_->gradients, membership_->shard()), scale,
+                                   Part(membership_->parameters, membership_->shard())));
+  LOCKSTEP_RETURN_IF_ERROR(
+      membership_->transport->BroadcastFromOwners(membership_->parameters, shards));
+  ZeroGradients();
+
+  const Revision before = revision();
+  const StepOutcome outcome = membership_->protocol.Commit(agreement);
+  if (revision() != before) WarnIfRootIsMissing();
+  LOCKSTEP_RETURN_IF_ERROR(CarryOut(outcome.due));
+  for (const LogNumber number : outcome.applied) {
+    applied_.push_back({number, outcome.step});
+    if (link_ != nullptr) link_->ReportApplied(number, outcome.step);
+  }
+  Report(Phase::kTraining, metrics_);
+  return absl::OkStatus();
+}
+
+absl::Status Engine::LearnEntries() {
+  if (link_ == nullptr) return absl::OkStatus();
+  for (const ControlEntry& entry : link_->EntriesAfter(membership_->protocol.known())) {
+    const absl::Status learned = membership_->protocol.Learn(entry);
+    // The rest is asked for again once the others have caught up.
+    if (absl::IsResourceExhausted(learned)) return absl::OkStatus();
+    LOCKSTEP_RETURN_IF_ERROR(learned);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::RefusalOf(const Agreement& agreement) const {
+  if (agreement.samples == 0) {
+    return absl::InvalidArgumentError(
+        "no rank has samples in this step, so it was refused on all ranks and nothing was "
+        "changed; stop training when all data is used");
+  }
+  if (agreement.finite) return absl::OkStatus();
+  const std::string mine =
+      FirstNotFinite(membership_->proposal.plan, membership_->gradients, membership_->shard());
+  const std::string where =
+      mine.empty() ? "a parameter in the shard of another rank, which names it"
+                   : absl::StrCat("parameter '", mine, "' (in the shard of ",
+                                  membership_->proposal.members[rank()], ", rank ", rank(), ")");
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the gradient is not finite on ", where,
+      "; the step was refused on all ranks and no parameter was changed. Look at the loss, and "
+      "leave this batch out to go on"));
+}
+
+void Engine::ZeroGradients() { std::ranges::fill(membership_->gradients.values, 0.0f); }
+
+absl::Status Engine::BroadcastBuffers(int root) {
+  LOCKSTEP_RETURN_IF_ERROR(error_);
+  LOCKSTEP_RETURN_IF_ERROR(CheckRoot(root));
+  return Latch(SyncBuffers(membership_->protocol.selector(), root));
+}
+
+absl::Status Engine::BroadcastParameters(int root) {
+  LOCKSTEP_RETURN_IF_ERROR(error_);
+  LOCKSTEP_RETURN_IF_ERROR(CheckRoot(root));
+  return Latch(SyncParameters(root));
+}
+
+absl::StatusOr<BufferDrift> Engine::MeasureBufferDrift() {
+  LOCKSTEP_RETURN_IF_ERROR(error_);
+  absl::StatusOr<BufferDrift> drift = MeasureDrift(model_, membership_->transport.get());
+  LOCKSTEP_RETURN_IF_ERROR(Latch(drift.status()));
+  return drift;
+}
+
+absl::Status Engine::CarryOut(const std::vector<SyncTask>& due) {
+  for (const SyncTask& task : due) {
+    if (task.parameters) LOCKSTEP_RETURN_IF_ERROR(SyncParameters(task.root));
+    if (task.buffers) LOCKSTEP_RETURN_IF_ERROR(SyncBuffers(*task.selector, task.root));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::SyncBuffers(const BufferSelector& selector, int root) {
+  if (world_size() == 1) return absl::OkStatus();
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const std::int64_t bytes,
+      BroadcastBuffersFrom(root, selector, model_, membership_->transport.get()));
+  if (bytes > 0) ++stats_.syncs;
+  stats_.synced_bytes += bytes;
+  return absl::OkStatus();
+}
+
+absl::Status Engine::SyncParameters(int root) {
+  if (world_size() == 1) return absl::OkStatus();
+  return BroadcastParametersFrom(root, membership_->parameters, model_,
+                                 membership_->transport.get());
+}
+
+absl::Status Engine::CheckRoot(int root) const {
+  if (root >= 0 && root < world_size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the root is rank ", root,
+                                                 "; allowed is 0 to ", world_size() - 1));
+}
+
+void Engine::WarnIfRootIsMissing() const {
+  if (rank() != 0 || !ResolveRoot(policy().root, membership_->proposal.members).fallback) return;
+  LogWarning("the root of policy revision ", revision().value(),
+             " is not a member of epoch ", epoch().value(), "; ",
+             membership_->proposal.members[0], " (rank 0) stands in");
+}
+
+absl::Status Engine::Latch(absl::Status status) {
+  if (!status.ok() && error_.ok()) {
+    error_ = status;
+    membership_->transport->Abort(status);
+  }
+  return status;
+}
+
+void Engine::Report(Phase phase, const std::map<std::string, double>& metrics) {
+  if (&metrics != &metrics_) metrics_ = metrics;
+  if (link_ != nullptr && !left_) link_->ReportProgress(step(), phase, metrics_);
+}
+
+void Engine::Leave(const absl::Status& why) {
+  if (std::exchange(left_, true)) return;
+  if (link_ != nullptr) link_->OnAbort(nullptr);
+  if (!why.ok()) membership_->transport->Abort(why);
+  if (adopted_) model_->Release();
+  if (link_ != nullptr) link_->Leave(why);
+  if (error_.ok()) error_ = absl::FailedPreconditionError("this worker has left the epoch");
+}
+
+int Engine::rank() const { return membership_->rank; }
+int Engine::world_size() const { return static_cast<int>(membership_->proposal.members.size()); }
+Epoch Engine::epoch() const { return membership_->proposal.epoch; }
+std::int64_t Engine::step() const { return membership_->protocol.step(); }
+Revision Engine::revision() const { return membership_->protocol.revision(); }
+const SyncPolicy& Engine::policy() const { return membership_->protocol.policy(); }
+
+}  // namespace lockstep

@@ -1,0 +1,149 @@
+#include "worker/engine/joining.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "common/base/log.h"
+#include "common/base/mono_time.h"
+#include "common/base/status_macros.h"
+#include "common/base/text.h"
+#include "worker/engine/solo_transport.h"
+
+namespace lockstep {
+namespace {
+
+// Everything of a membership that needs no peer. Each error is for good: the
+// next proposal would end the same way.
+absl::StatusOr<Membership> Prepare(const std::string& worker, const OptimizerConfig& optimizer,
+                                   const Manifest& manifest, Proposal proposal) {
+  const auto me = std::find(proposal.members.begin(), proposal.members.end(), worker);
+  if (me == proposal.members.end()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "epoch ", proposal.epoch.value(), " was proposed to worker '", worker,
+        "', which is not among its members ", ListNames(proposal.members),
+        "; the engine's worker name must be the one that attends"));
+  }
+  const int rank = static_cast<int>(me - proposal.members.begin());
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const ShardPlan plan, PlanShards(manifest, static_cast<int>(proposal.members.size())));
+  if (plan.Digest() != proposal.plan.Digest()) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "the coordinator's shard plan (%016x, %d elements in %d shards) is not the one that "
+        "worker '%s' computes from its model (%016x, %d elements in %d shards); run the same "
+        "release everywhere",
+        proposal.plan.Digest(), proposal.plan.flat_elements, proposal.plan.shards.size(), worker,
+        plan.Digest(), plan.flat_elements, plan.shards.size()));
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      StepProtocol protocol,
+      StepProtocol::Create(proposal.members, proposal.log_number, proposal.revision,
+                           proposal.policy));
+  LOCKSTEP_ASSIGN_OR_RETURN(auto shard_optimizer,
+                            ShardOptimizer::Create(optimizer, plan.shards[rank].elements()));
+  return Membership{.proposal = std::move(proposal),
+                    .rank = rank,
+                    .protocol = std::move(protocol),
+                    .optimizer = std::move(shard_optimizer)};
+}
+
+absl::Status Allocate(Membership& membership) {
+  const std::int64_t elements = membership.proposal.plan.flat_elements;
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      membership.parameters, membership.transport->Allocate(ArenaUse::kParameters, elements));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      membership.gradients, membership.transport->Allocate(ArenaUse::kGradients, elements));
+  return absl::OkStatus();
+}
+
+// What takes all members. May fail because one of them is gone.
+absl::Status Form(Membership& membership, absl::Duration operation_timeout, MonoTime deadline,
+                  TransportFactory* transports, CoordinatorLink* link) {
+  const RealClock clock;
+  const Epoch epoch = membership.proposal.epoch;
+  const Group group = {.epoch = epoch,
+                       .rank = membership.rank,
+                       .members = membership.proposal.members,
+                       .deadline = operation_timeout};
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      membership.transport,
+      transports->Create(group, [&](const std::optional<std::string>& mine) {
+        return link->ExchangeEndpoint(epoch, mine, deadline - clock.Now());
+      }));
+  link->OnAbort([transport = membership.transport.get()](const absl::Status& why) {
+    transport->Abort(why);
+  });
+  LOCKSTEP_RETURN_IF_ERROR(Allocate(membership));
+  return link->AwaitStart({.epoch = epoch,
+                           .plan_digest = membership.proposal.plan.Digest(),
+                           .optimizer_bytes = membership.optimizer->state_bytes()},
+                          deadline - clock.Now());
+}
+
+// The coordinator goes on without whoever was missing.
+bool NextProposalMayHelp(const absl::Status& status) {
+  return absl::IsAborted(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsUnavailable(status);
+}
+
+absl::Status AddLastAttempt(const absl::Status& status, const absl::Status& last_attempt) {
+  if (last_attempt.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), "; before that: ",
+                                                  last_attempt.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Membership>> JoinEpoch(const EngineOptions& options,
+                                                      const OptimizerConfig& optimizer,
+                                                      const Manifest& manifest,
+                                                      TransportFactory* transports,
+                                                      CoordinatorLink* link) {
+  const RealClock clock;
+  const MonoTime deadline = clock.Now() + options.join_timeout;
+  Epoch last_epoch;
+  absl::Status last_attempt;
+  while (true) {
+    absl::StatusOr<Proposal> proposal = link->AwaitProposal(deadline - clock.Now());
+    if (!proposal.ok()) return AddLastAttempt(proposal.status(), last_attempt);
+    const Epoch epoch = proposal->epoch;
+    if (epoch <= last_epoch) {
+      return absl::InternalError(absl::StrCat("epoch ", epoch.value(), " was proposed after epoch ",
+                                              last_epoch.value(), "; epochs must grow"));
+    }
+    last_epoch = epoch;
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        Membership prepared,
+        Prepare(options.worker, optimizer, manifest, *std::move(proposal)));
+    auto membership = std::make_unique<Membership>(std::move(prepared));
+    last_attempt = Form(*membership, options.operation_timeout, deadline, transports, link);
+    if (last_attempt.ok()) return membership;
+    link->OnAbort(nullptr);
+    if (membership->transport != nullptr) membership->transport->Abort(last_attempt);
+    if (!NextProposalMayHelp(last_attempt)) return last_attempt;
+    LogInfo("epoch ", epoch.value(), " did not start (", last_attempt.message(),
+            "); waiting for the next proposal");
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Membership>> FormAlone(const OptimizerConfig& optimizer,
+                                                      const SyncPolicy& policy,
+                                                      const Manifest& manifest) {
+  const std::string worker = "alone";
+  LOCKSTEP_ASSIGN_OR_RETURN(ShardPlan plan, PlanShards(manifest, 1));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      Membership prepared,
+      Prepare(worker, optimizer, manifest,
+              {.epoch = Epoch(1), .members = {worker}, .plan = std::move(plan),
+               .revision = Revision(1), .policy = policy}));
+  auto membership = std::make_unique<Membership>(std::move(prepared));
+  membership->transport = std::make_unique<SoloTransport>(worker);
+  LOCKSTEP_RETURN_IF_ERROR(Allocate(*membership));
+  return membership;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+// SoloTransport: the transport of a world of one rank. Nothing moves.
+//
+// Used by one thread; Abort() may be called from any.
+#ifndef LOCKSTEP_WORKER_ENGINE_SOLO_TRANSPORT_H_
+#define LOCKSTEP_WORKER_ENGINE_SOLO_TRANSPORT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "worker/transport/transport.h"
+
+namespace lockstep {
+
+class SoloTransport final : public Transport {
+ public:
+  explicit SoloTransport(std::string worker) : members_({std::move(worker)}) {}
+
+  int rank() const override { return 0; }
+  int world_size() const override { return 1; }
+  absl::Status Broadcast(std::span<const TensorView> views, int root) override;
+  absl::Status AllReduce(std::span<const TensorView> views, ReduceOp op) override;
+  absl::StatusOr<Arena> Allocate(ArenaUse use, std::int64_t elements) override;
+  absl::Status ReduceToOwners(const Arena& gradients, std::span<const Shard> shards,
+                              float weight) override;
+  absl::Status BroadcastFromOwners(const Arena& parameters,
+                                   std::span<const Shard> shards) override;
+  absl::StatusOr<Agreement> Agree(const ControlWord& mine) override;
+  void Abort(absl::Status why) override ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct alignas(64) CacheLine {
+    float values[16] = {};
+  };
+
+  absl::Status Alive() ABSL_LOCKS_EXCLUDED(mu_);
+
+  const std::vector<std::string> members_;
+  std::vector<std::vector<CacheLine>> arenas_;
+  Mutex mu_;
+  absl::Status dead_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_WORKER_ENGINE_SOLO_TRANSPORT_H_

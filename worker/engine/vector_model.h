@@ -1,0 +1,179 @@
+// VectorModel: a Model over std::vectors, for tests. Used by one thread.
+#ifndef LOCKSTEP_WORKER_ENGINE_VECTOR_MODEL_H_
+#define LOCKSTEP_WORKER_ENGINE_VECTOR_MODEL_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "worker/engine/model.h"
+
+namespace lockstep {
+
+template <typename T>
+struct DTypeOf;
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::kFloat32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::kFloat64;
+};
+template <>
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::kInt64;
+};
+
+class VectorModel final : public Model {
+ public:
+  void AddParameter(const std::string& name, std::vector<float> values) {
+    parameters_.push_back({Spec<float>(name, values.size()), std::move(values), {}, {}});
+  }
+  void AddFrozenParameter(const std::string& name, const std::vector<float>& values) {
+    frozen_.push_back(Bytes(name, values));
+  }
+  template <typename T>
+  void AddBuffer(const std::string& name, const std::vector<T>& values) {
+    buffers_.push_back(Bytes(name, values));
+  }
+
+  // Where the values are now: in the arena once a parameter is adopted.
+  std::span<float> parameter(const std::string& name) { return Find(name).now(); }
+  // Only while adopted.
+  std::span<float> gradient(const std::string& name) { return Find(name).gradient; }
+  std::vector<float> frozen(const std::string& name) { return Values<float>(frozen_, name); }
+  template <typename T>
+  std::vector<T> buffer(const std::string& name) {
+    return Values<T>(buffers_, name);
+  }
+  template <typename T>
+  void SetBuffer(const std::string& name, const std::vector<T>& values) {
+    for (Tensor& tensor : buffers_) {
+      if (tensor.spec.name == name) tensor = Bytes(name, values);
+    }
+  }
+  // The next CollectGradients() returns it.
+  void FailNextCollect(absl::Status status) { next_collect_ = std::move(status); }
+  bool adopted() const { return adopted_; }
+
+  absl::StatusOr<Manifest> Describe() const override {
+    Manifest manifest;
+    for (const Parameter& parameter : parameters_) {
+      manifest.parameters.push_back({parameter.spec, /*trainable=*/true});
+    }
+    for (const Tensor& tensor : frozen_) {
+      manifest.parameters.push_back({tensor.spec, /*trainable=*/false});
+    }
+    for (const Tensor& tensor : buffers_) manifest.buffers.push_back(tensor.spec);
+    return manifest;
+  }
+
+  absl::Status Adopt(const ShardPlan& plan, std::span<float> parameters,
+                     std::span<float> gradients, InitialValues initial) override {
+    LOCKSTEP_CHECK(plan.placements.size() == parameters_.size());
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const Placement& placement = plan.placements[i];
+      LOCKSTEP_CHECK(placement.name == parameters_[i].spec.name);
+      parameters_[i].arena = parameters.subspan(placement.offset, placement.elements);
+      parameters_[i].gradient = gradients.subspan(placement.offset, placement.elements);
+      if (initial == InitialValues::kCopyIn) {
+        std::ranges::copy(parameters_[i].owned, parameters_[i].arena.begin());
+      }
+    }
+    adopted_ = true;
+    return absl::OkStatus();
+  }
+
+  void Release() override {
+    for (Parameter& parameter : parameters_) {
+      parameter.owned.assign(parameter.arena.begin(), parameter.arena.end());
+      parameter.arena = {};
+      parameter.gradient = {};
+    }
+    adopted_ = false;
+  }
+
+  absl::Status CollectGradients() override { return std::exchange(next_collect_, {}); }
+
+  absl::StatusOr<std::unique_ptr<TensorAccess>> Buffers(
+      const std::function<bool(absl::string_view)>& selects) override {
+    auto access = std::make_unique<Views>();
+    for (Tensor& tensor : buffers_) {
+      if (selects(tensor.spec.name)) access->list.push_back(tensor.view());
+    }
+    return access;
+  }
+
+  absl::StatusOr<std::unique_ptr<TensorAccess>> FrozenParameters() override {
+    auto access = std::make_unique<Views>();
+    for (Tensor& tensor : frozen_) access->list.push_back(tensor.view());
+    return access;
+  }
+
+ private:
+  struct Parameter {
+    TensorSpec spec;
+    std::vector<float> owned;
+    std::span<float> arena;
+    std::span<float> gradient;
+
+    std::span<float> now() { return arena.data() != nullptr ? arena : std::span<float>(owned); }
+  };
+  struct Tensor {
+    TensorSpec spec;
+    std::vector<std::byte> bytes;
+
+    TensorView view() { return {spec, bytes.data()}; }
+  };
+  struct Views final : TensorAccess {
+    std::span<const TensorView> views() const override { return list; }
+    absl::Status WriteBack() override { return absl::OkStatus(); }
+
+    std::vector<TensorView> list;
+  };
+
+  template <typename T>
+  static TensorSpec Spec(const std::string& name, std::size_t elements) {
+    return {name, DTypeOf<T>::value, {static_cast<std::int64_t>(elements)}};
+  }
+  template <typename T>
+  static Tensor Bytes(const std::string& name, const std::vector<T>& values) {
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+    return {Spec<T>(name, values.size()), {bytes.begin(), bytes.end()}};
+  }
+  template <typename T>
+  static std::vector<T> Values(const std::vector<Tensor>& tensors, const std::string& name) {
+    for (const Tensor& tensor : tensors) {
+      if (tensor.spec.name != name) continue;
+      std::vector<T> values(tensor.bytes.size() / sizeof(T));
+      std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+      return values;
+    }
+    LOCKSTEP_CHECK(false && "no tensor of that name");
+    return {};
+  }
+  Parameter& Find(const std::string& name) {
+    const auto found = std::ranges::find_if(
+        parameters_, [&](const Parameter& parameter) { return parameter.spec.name == name; });
+    LOCKSTEP_CHECK(found != parameters_.end());
+    return *found;
+  }
+
+  std::vector<Parameter> parameters_;
+  std::vector<Tensor> frozen_;
+  std::vector<Tensor> buffers_;
+  absl::Status next_collect_;
+  bool adopted_ = false;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_WORKER_ENGINE_VECTOR_MODEL_H_
