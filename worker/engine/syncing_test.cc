@@ -1,0 +1,242 @@
+// What is kept equal, from which root, and what is left alone.
+#include "worker/engine/syncing.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "common/base/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/engine/threaded_world.h"
+
+namespace lockstep {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+using Floats = std::vector<float>;
+using Ints = std::vector<std::int64_t>;
+
+// Nothing is due unless a test asks for it.
+SyncPolicy Quiet() {
+  return {.schedule = {.at_start = false, .every_forwards = 0},
+          .broadcast_parameters_at_start = false};
+}
+
+void AddTensors(VectorModel& model, int rank) {
+  const auto value = static_cast<float>(rank);
+  model.AddParameter("fc.weight", Floats(20, value));
+  model.AddFrozenParameter("embedding", Floats(4, value));
+  model.AddBuffer<float>("bn.running_mean", {value, -value});
+  model.AddBuffer<std::int64_t>("bn.num_batches_tracked", {100 + rank});
+  model.AddBuffer<double>("cache", {value * 2, value});
+}
+
+class SyncedWorld {
+ public:
+  SyncedWorld(int size, const SyncPolicy& policy) : world_(size) {
+    for (int rank = 0; rank < size; ++rank) AddTensors(world_.model(rank), rank);
+    world_.Propose(policy);
+    world_.Run([&](int rank) { LOCKSTEP_ASSERT_OK(world_.Join(rank, Sgd{})); });
+  }
+  ThreadedWorld* operator->() { return &world_; }
+
+ private:
+  ThreadedWorld world_;
+};
+
+Floats Mean(VectorModel& model) { return model.buffer<float>("bn.running_mean"); }
+Ints Batches(VectorModel& model) { return model.buffer<std::int64_t>("bn.num_batches_tracked"); }
+std::vector<double> Cache(VectorModel& model) { return model.buffer<double>("cache"); }
+
+TEST(StartUp, MakesParametersAndBuffersThoseOfTheRoot) {
+  SyncPolicy policy;
+  policy.broadcast_buffers = false;  // the start is independent of it
+  policy.root = RootWorker{"w2"};
+  policy.ignore_list = {"cache"};
+  SyncedWorld world(3, policy);
+  for (int rank = 0; rank < 3; ++rank) {
+    VectorModel& model = world->model(rank);
+    EXPECT_THAT(model.parameter("fc.weight"), Each(2)) << rank;
+    EXPECT_THAT(model.frozen("embedding"), Each(2)) << rank;
+    EXPECT_EQ(Mean(model), (Floats{2, -2})) << rank;
+    EXPECT_EQ(Batches(model), (Ints{102})) << rank;
+    EXPECT_EQ(Cache(model)[0], rank * 2.0) << rank;
+  }
+}
+
+TEST(StartUp, LeavesEveryReplicaAsItIsIfThePolicySaysSo) {
+  SyncedWorld world(2, Quiet());
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_THAT(world->model(rank).frozen("embedding"), Each(rank));
+    EXPECT_EQ(Batches(world->model(rank)), (Ints{100 + rank}));
+  }
+}
+
+TEST(BufferSync, MovesEveryBitAndLeavesWhatIsNotSelected) {
+  SyncPolicy policy = Quiet();
+  policy.schedule.every_forwards = 1;
+  policy.root = RootRank{1};
+  policy.allow_list = {"bn.*"};
+  SyncedWorld world(4, policy);
+  const auto quiet_nan = std::bit_cast<float>(0x7fc01234u);
+  world->model(1).SetBuffer<float>("bn.running_mean", {quiet_nan, -0.0f});
+  world->Run([&](int rank) {
+    LOCKSTEP_ASSERT_OK(world->engine(rank).BeforeForward());
+    const Floats mean = Mean(world->model(rank));
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(mean[0]), 0x7fc01234u);
+    EXPECT_TRUE(std::signbit(mean[1]));
+    EXPECT_EQ(Batches(world->model(rank)), (Ints{101}));
+    EXPECT_EQ(Cache(world->model(rank))[0], rank * 2.0);
+    EXPECT_EQ(world->engine(rank).stats().syncs, 1);
+    EXPECT_EQ(world->engine(rank).stats().synced_bytes, 2 * 4 + 8);
+  });
+}
+
+TEST(BufferSync, HappensOnlyBeforeTheFirstForwardOfAStep) {
+  SyncPolicy policy = Quiet();
+  policy.schedule.every_forwards = 1;
+  SyncedWorld world(2, policy);
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    LOCKSTEP_ASSERT_OK(engine.BeforeForward());
+    world->model(rank).SetBuffer<std::int64_t>("bn.num_batches_tracked", {50 + rank});
+    LOCKSTEP_ASSERT_OK(engine.BeforeForward());
+    LOCKSTEP_ASSERT_OK(engine.BeforeEvaluation());
+    EXPECT_EQ(Batches(world->model(rank)), (Ints{50 + rank}));
+    LOCKSTEP_ASSERT_OK(engine.Step({}));
+    EXPECT_EQ(Batches(world->model(rank)), (Ints{50 + rank}));
+    LOCKSTEP_ASSERT_OK(engine.BeforeForward());
+    EXPECT_EQ(Batches(world->model(rank)), (Ints{50}));
+  });
+}
+
+TEST(BufferSync, HappensBeforeEvaluationAndAfterEveryNthStepIfAskedFor) {
+  SyncPolicy policy = Quiet();
+  policy.schedule.before_evaluation = true;
+  policy.schedule.every_steps = 2;
+  SyncedWorld world(2, policy);
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    VectorModel& model = world->model(rank);
+    LOCKSTEP_ASSERT_OK(engine.BeforeEvaluation());
+    EXPECT_EQ(Batches(model), (Ints{100}));
+    model.SetBuffer<std::int64_t>("bn.num_batches_tracked", {50 + rank});
+    LOCKSTEP_ASSERT_OK(engine.Step({}));
+    EXPECT_EQ(Batches(model), (Ints{50 + rank}));
+    LOCKSTEP_ASSERT_OK(engine.Step({}));
+    EXPECT_EQ(Batches(model), (Ints{50}));
+  });
+}
+
+TEST(BufferSync, RunsOnceForACommandWhateverThePolicySays) {
+  SyncPolicy policy = Quiet();
+  policy.broadcast_buffers = false;
+  SyncedWorld world(3, policy);
+  world->Run([&](int rank) {
+    world->link(rank).Append(
+        {LogNumber(1), SyncOnce{.buffers = true, .parameters = true, .root = RootRank{2}}});
+    LOCKSTEP_ASSERT_OK(world->engine(rank).Step({}));
+    EXPECT_EQ(Batches(world->model(rank)), (Ints{102}));
+    EXPECT_THAT(world->model(rank).frozen("embedding"), Each(2));
+    world->model(rank).SetBuffer<std::int64_t>("bn.num_batches_tracked", {50 + rank});
+    LOCKSTEP_ASSERT_OK(world->engine(rank).Step({}));
+    EXPECT_EQ(Batches(world->model(rank)), (Ints{50 + rank}));
+  });
+}
+
+TEST(BufferSync, OfAModelWithoutBuffersDoesNothing) {
+  ThreadedWorld world(2);
+  for (int rank = 0; rank < 2; ++rank) world.model(rank).AddParameter("w", Floats(3, 1));
+  world.Propose({});
+  world.Run([&](int rank) {
+    LOCKSTEP_ASSERT_OK(world.Join(rank, Sgd{}));
+    LOCKSTEP_EXPECT_OK(world.engine(rank).BeforeForward());
+    LOCKSTEP_EXPECT_OK(world.engine(rank).BroadcastBuffers(1));
+    LOCKSTEP_EXPECT_OK(world.engine(rank).Step({}));
+    EXPECT_EQ(world.engine(rank).stats().syncs, 0);
+    EXPECT_THAT(world.engine(rank).MeasureBufferDrift(), IsOk());
+  });
+}
+
+TEST(BufferSync, ThatRanksDisagreeOnNamesTheTensorOnEveryRankAndTouchesNothing) {
+  SyncedWorld world(3, Quiet());
+  world->model(2).SetBuffer<float>("bn.running_mean", {9, 9, 9});
+  world->Run([&](int rank) {
+    const Floats before = Mean(world->model(rank));
+    EXPECT_THAT(world->engine(rank).BroadcastBuffers(0),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("bn.running_mean"), HasSubstr("w2"))));
+    EXPECT_EQ(Mean(world->model(rank)), before);
+  });
+}
+
+TEST(BufferSync, ThatOnlySomeRanksHaveBuffersForIsAnErrorOnAll) {
+  ThreadedWorld world(2);
+  for (int rank = 0; rank < 2; ++rank) world.model(rank).AddParameter("w", Floats(3, 1));
+  world.model(1).AddBuffer<float>("lazy", {1});
+  world.Propose(Quiet());
+  world.Run([&](int rank) {
+    LOCKSTEP_ASSERT_OK(world.Join(rank, Sgd{}));
+    EXPECT_THAT(world.engine(rank).BroadcastBuffers(0),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("lazy")));
+  });
+}
+
+TEST(ManualBroadcast, TakesTheRootThatTrainingCodeNames) {
+  SyncedWorld world(3, Quiet());
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    EXPECT_THAT(engine.BroadcastBuffers(3),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 3")));
+    EXPECT_THAT(engine.BroadcastParameters(-1), StatusIs(absl::StatusCode::kInvalidArgument));
+    LOCKSTEP_ASSERT_OK(engine.BroadcastBuffers(1));
+    EXPECT_EQ(Batches(world->model(rank)), (Ints{101}));
+    LOCKSTEP_ASSERT_OK(engine.BroadcastParameters(2));
+    EXPECT_THAT(world->model(rank).frozen("embedding"), Each(2));
+  });
+  for (int rank = 1; rank < 3; ++rank) {
+    EXPECT_EQ(Floats(world->model(rank).parameter("fc.weight").begin(),
+                     world->model(rank).parameter("fc.weight").end()),
+              Floats(world->model(0).parameter("fc.weight").begin(),
+                     world->model(0).parameter("fc.weight").end()));
+  }
+}
+
+TEST(BufferDrift, IsTheLargestDifferenceBetweenAnyTwoRanks) {
+  SyncedWorld world(3, Quiet());  // "cache" holds {2r, r}: the largest is 4
+  world->Run([&](int rank) {
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(const BufferDrift drift,
+                                  world->engine(rank).MeasureBufferDrift());
+    EXPECT_EQ(drift.largest, 4);
+    EXPECT_EQ(drift.buffer, "cache");
+    EXPECT_EQ(Cache(world->model(rank))[0], rank * 2.0);  // only looked at
+
+    LOCKSTEP_ASSERT_OK(world->engine(rank).BroadcastBuffers(0));
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(const BufferDrift none,
+                                  world->engine(rank).MeasureBufferDrift());
+    EXPECT_EQ(none.largest, 0);
+    EXPECT_EQ(none.buffer, "");
+  });
+}
+
+TEST(BufferDrift, OfANaNOnOneRankIsInfinite) {
+  SyncedWorld world(2, Quiet());
+  world->model(1).SetBuffer<float>("bn.running_mean", {0, std::nanf("")});
+  world->Run([&](int rank) {
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(const BufferDrift drift,
+                                  world->engine(rank).MeasureBufferDrift());
+    EXPECT_EQ(drift.largest, std::numeric_limits<double>::infinity());
+    EXPECT_EQ(drift.buffer, "bn.running_mean");
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
