@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "common/base/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/engine/forwarding_transport.h"
 #include "worker/engine/threaded_world.h"
 
 namespace lockstep {
@@ -66,15 +68,35 @@ std::vector<float> Parameters(VectorModel& model) {
   return all;
 }
 
+// One parameter arena that all ranks see, as in shared memory.
+class SharedArenaTransport final : public ForwardingTransport {
+ public:
+  SharedArenaTransport(std::unique_ptr<Transport> base, std::vector<float>* memory)
+      : ForwardingTransport(std::move(base)), memory_(memory) {}
+  absl::StatusOr<Arena> Allocate(ArenaUse use, std::int64_t elements) override {
+    absl::StatusOr<Arena> arena = ForwardingTransport::Allocate(use, elements);
+    if (!arena.ok() || use == ArenaUse::kGradients) return arena;
+    return Arena{.values = std::span(*memory_).first(elements), .shared = true};
+  }
+  absl::Status BroadcastFromOwners(const Arena&, std::span<const Shard>) override {
+    return Broadcast({}, 0);  // all wait for all; there is nothing to move
+  }
+
+ private:
+  std::vector<float>* const memory_;
+};
+
 // Trains with samples[rank] of each batch on each rank; returns the parameters
 // after each rank has checked that it has them too.
 std::vector<float> Train(const OptimizerConfig& optimizer, const std::vector<int>& samples,
-                         LossReduction loss = LossReduction::kSum) {
+                         LossReduction loss = LossReduction::kSum,
+                         const WrappingFactory::Wrap& wrap = [](auto base) { return base; }) {
   ThreadedWorld world(static_cast<int>(samples.size()));
+  WrappingFactory transports(world.transports(), wrap);
   for (int rank = 0; rank < world.size(); ++rank) AddTensors(world.model(rank));
   world.Propose({});
   world.Run([&](int rank) {
-    LOCKSTEP_ASSERT_OK(world.Join(rank, optimizer));
+    LOCKSTEP_ASSERT_OK(world.Join(rank, optimizer, &transports));
     const int begin = std::accumulate(samples.begin(), samples.begin() + rank, 0);
     const int end = begin + samples[rank];
     for (int step = 1; step <= kSteps; ++step) {
@@ -129,6 +151,35 @@ TEST(Step, GivesTheSameBitsOnAnyNumberOfRanks) {
     EXPECT_EQ(Train(optimizer, {4, 4, 4}), alone);
     EXPECT_EQ(Train(optimizer, {3, 3, 3, 3}), alone);
   }
+}
+
+TEST(Step, GivesTheSameBitsInAnArenaThatAllRanksShare) {
+  std::vector<float> memory(1024);
+  EXPECT_EQ(Train(kSgd, {4, 8, 0}, LossReduction::kSum,
+                  [&](auto base) {
+                    return std::make_unique<SharedArenaTransport>(std::move(base), &memory);
+                  }),
+            TrainAlone(kSgd));
+}
+
+TEST(Step, InASharedArenaStartsFromTheRootEvenIfThePolicyBroadcastsNothing) {
+  ThreadedWorld world(3);
+  std::vector<float> memory(1024);
+  WrappingFactory transports(world.transports(), [&](auto base) {
+    return std::make_unique<SharedArenaTransport>(std::move(base), &memory);
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    world.model(rank).AddParameter("w", std::vector<float>(40, static_cast<float>(rank)));
+  }
+  SyncPolicy policy;
+  policy.broadcast_parameters_at_start = false;
+  policy.schedule.at_start = false;
+  policy.root = RootRank{1};
+  world.Propose(policy);
+  world.Run([&](int rank) {
+    LOCKSTEP_ASSERT_OK(world.Join(rank, Sgd{}, &transports));
+    EXPECT_THAT(world.model(rank).parameter("w"), Each(1));
+  });
 }
 
 TEST(Step, IsExactForUnevenSamplesAndARankWithoutData) {

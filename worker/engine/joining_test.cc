@@ -243,10 +243,9 @@ TEST(Leave, WithAnErrorTellsThePeers) {
 }
 
 TEST(Leave, IsCalledByTheDestructor) {
-  ManualLink* link = nullptr;
   ThreadedWorld world(1);
   AddTensors(world).Propose({});
-  link = &world.link(0);
+  ManualLink* const link = &world.link(0);
   {
     auto engine = Engine::Join(world.OptionsOf(0), Sgd{}, &world.model(0), world.transports(), link);
     LOCKSTEP_ASSERT_OK(engine);

@@ -2,7 +2,6 @@
 // of a decision, all ranks switch at the same step. And that this test can see
 // ranks that do not.
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "common/base/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/engine/forwarding_transport.h"
 #include "worker/engine/threaded_world.h"
 
 namespace lockstep {
@@ -41,9 +41,9 @@ struct Trace {
   std::vector<absl::Status> status;
 };
 
-// Trains until rank has applied all changes. In each step a rank hears of some
+// Trains until each rank has applied all changes. In each step a rank hears of some
 // of the changes behind those it knows: of none in about half of the steps.
-Trace TrainThroughChanges(std::uint64_t seed, TransportFactory* (*decorate)(TransportFactory*)) {
+Trace TrainThroughChanges(std::uint64_t seed, const WrappingFactory::Wrap& wrap) {
   ThreadedWorld world(kRanks);
   world.operation_timeout = absl::Seconds(20);
   std::vector<std::unique_ptr<Prng>> prngs;
@@ -61,19 +61,14 @@ Trace TrainThroughChanges(std::uint64_t seed, TransportFactory* (*decorate)(Tran
     });
   }
   world.Propose(PolicyOf(0));
-  std::unique_ptr<TransportFactory> decorated;
-  TransportFactory* transports = world.transports();
-  if (decorate != nullptr) {
-    decorated.reset(decorate(transports));
-    transports = decorated.get();
-  }
+  WrappingFactory transports(world.transports(), wrap);
 
   Trace trace = {.revision_of_step = std::vector<std::vector<Revision>>(kRanks),
                  .applied = std::vector<std::vector<AppliedEntry>>(kRanks),
                  .status = std::vector<absl::Status>(kRanks)};
   world.Run([&](int rank) {
     absl::Status& status = trace.status[rank];
-    status = world.Join(rank, Sgd{}, transports);
+    status = world.Join(rank, Sgd{}, &transports);
     if (!status.ok()) return;
     Engine& engine = world.engine(rank);
     while (status.ok() && engine.revision() != Revision(kChanges + 1) &&
@@ -89,53 +84,14 @@ Trace TrainThroughChanges(std::uint64_t seed, TransportFactory* (*decorate)(Tran
 }
 
 // The agreement taken out: each rank goes by the log number it knows itself.
-class DisagreeingTransport final : public Transport {
+class DisagreeingTransport final : public ForwardingTransport {
  public:
-  explicit DisagreeingTransport(std::unique_ptr<Transport> base) : base_(std::move(base)) {}
-
-  int rank() const override { return base_->rank(); }
-  int world_size() const override { return base_->world_size(); }
-  absl::Status Broadcast(std::span<const TensorView> views, int root) override {
-    return base_->Broadcast(views, root);
-  }
-  absl::Status AllReduce(std::span<const TensorView> views, ReduceOp op) override {
-    return base_->AllReduce(views, op);
-  }
-  absl::StatusOr<Arena> Allocate(ArenaUse use, std::int64_t elements) override {
-    return base_->Allocate(use, elements);
-  }
-  absl::Status ReduceToOwners(const Arena& gradients, std::span<const Shard> shards,
-                              float weight) override {
-    return base_->ReduceToOwners(gradients, shards, weight);
-  }
-  absl::Status BroadcastFromOwners(const Arena& parameters,
-                                   std::span<const Shard> shards) override {
-    return base_->BroadcastFromOwners(parameters, shards);
-  }
+  using ForwardingTransport::ForwardingTransport;
   absl::StatusOr<Agreement> Agree(const ControlWord& mine) override {
-    absl::StatusOr<Agreement> agreement = base_->Agree(mine);
+    absl::StatusOr<Agreement> agreement = ForwardingTransport::Agree(mine);
     if (agreement.ok()) agreement->log_number = LogNumber(mine.log_number);
     return agreement;
   }
-  void Abort(absl::Status why) override { base_->Abort(std::move(why)); }
-
- private:
-  const std::unique_ptr<Transport> base_;
-};
-
-class DisagreeingTransportFactory final : public TransportFactory {
- public:
-  explicit DisagreeingTransportFactory(TransportFactory* base) : base_(base) {}
-  std::string name() const override { return base_->name(); }
-  absl::StatusOr<std::unique_ptr<Transport>> Create(const Group& group,
-                                                    const ExchangeEndpoint& exchange) override {
-    auto transport = base_->Create(group, exchange);
-    if (!transport.ok()) return transport.status();
-    return std::make_unique<DisagreeingTransport>(*std::move(transport));
-  }
-
- private:
-  TransportFactory* const base_;
 };
 
 bool AllRanksRanUnderTheSameRevisions(const Trace& trace) {
@@ -148,7 +104,7 @@ bool AllRanksRanUnderTheSameRevisions(const Trace& trace) {
 TEST(Lockstep, AllRanksSwitchAtTheSameStepThroughAThousandChanges) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     SCOPED_TRACE(seed);
-    const Trace trace = TrainThroughChanges(seed, nullptr);
+    const Trace trace = TrainThroughChanges(seed, [](auto transport) { return transport; });
     for (int rank = 0; rank < kRanks; ++rank) {
       LOCKSTEP_EXPECT_OK(trace.status[rank]);
       ASSERT_EQ(trace.applied[rank].size(), std::size_t{kChanges}) << rank;
@@ -165,10 +121,9 @@ TEST(Lockstep, AllRanksSwitchAtTheSameStepThroughAThousandChanges) {
 
 TEST(Lockstep, WithoutTheAgreementRanksDivergeAndTheTestSeesIt) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    const Trace trace = TrainThroughChanges(
-        seed, [](TransportFactory* base) -> TransportFactory* {
-          return new DisagreeingTransportFactory(base);
-        });
+    const Trace trace = TrainThroughChanges(seed, [](auto transport) {
+      return std::make_unique<DisagreeingTransport>(std::move(transport));
+    });
     EXPECT_FALSE(AllRanksRanUnderTheSameRevisions(trace)) << seed;
   }
 }

@@ -89,7 +89,7 @@ class ThreadedWorld {
   };
 
   EndpointBoard board_;
-  InProcessTransportFactory transports_;
+  InProcessFactory transports_;
   std::vector<std::string> members_;
   std::vector<std::unique_ptr<Rank>> ranks_;
 };

@@ -1,0 +1,65 @@
+// ForwardingTransport: passes every call on. Tests derive from it and change one.
+#ifndef LOCKSTEP_WORKER_ENGINE_FORWARDING_TRANSPORT_H_
+#define LOCKSTEP_WORKER_ENGINE_FORWARDING_TRANSPORT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "worker/transport/transport.h"
+
+namespace lockstep {
+
+class ForwardingTransport : public Transport {
+ public:
+  explicit ForwardingTransport(std::unique_ptr<Transport> base) : base_(std::move(base)) {}
+
+  int rank() const override { return base_->rank(); }
+  int world_size() const override { return base_->world_size(); }
+  absl::Status Broadcast(std::span<const TensorView> views, int root) override {
+    return base_->Broadcast(views, root);
+  }
+  absl::Status AllReduce(std::span<const TensorView> views, ReduceOp op) override {
+    return base_->AllReduce(views, op);
+  }
+  absl::StatusOr<Arena> Allocate(ArenaUse use, std::int64_t elements) override {
+    return base_->Allocate(use, elements);
+  }
+  absl::Status ReduceToOwners(const Arena& gradients, std::span<const Shard> shards,
+                              float weight) override {
+    return base_->ReduceToOwners(gradients, shards, weight);
+  }
+  absl::Status BroadcastFromOwners(const Arena& parameters,
+                                   std::span<const Shard> shards) override {
+    return base_->BroadcastFromOwners(parameters, shards);
+  }
+  absl::StatusOr<Agreement> Agree(const ControlWord& mine) override { return base_->Agree(mine); }
+  void Abort(absl::Status why) override { base_->Abort(std::move(why)); }
+
+ private:
+  const std::unique_ptr<Transport> base_;
+};
+
+// Wraps what another factory makes. Thread-safe if `wrap` is.
+class WrappingFactory final : public TransportFactory {
+ public:
+  using Wrap = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)>;
+
+  WrappingFactory(TransportFactory* base, Wrap wrap) : base_(base), wrap_(std::move(wrap)) {}
+  std::string name() const override { return base_->name(); }
+  absl::StatusOr<std::unique_ptr<Transport>> Create(const Group& group,
+                                                    const ExchangeEndpoint& exchange) override {
+    auto transport = base_->Create(group, exchange);
+    if (!transport.ok()) return transport.status();
+    return wrap_(*std::move(transport));
+  }
+
+ private:
+  TransportFactory* const base_;
+  const Wrap wrap_;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_WORKER_ENGINE_FORWARDING_TRANSPORT_H_
