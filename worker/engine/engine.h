@@ -81,7 +81,8 @@ class Engine final {
  public:
   // Joins the job behind `link`: attends, waits for an epoch, builds the
   // transport, adopts the model's parameters into arenas and makes replicas
-  // equal as the policy says. `model`, `transports` and `link` outlive the engine.
+  // equal as the policy says. `model` and `link` outlive the engine; `transports`
+  // is used while joining only.
   // Errors: InvalidArgument: options, optimizer, model. FailedPrecondition: the
   //   coordinator's plan is not the one this worker computes. DeadlineExceeded:
   //   names who is missing. Others as CoordinatorLink and Transport say.

@@ -163,8 +163,8 @@ TEST(Step, GivesTheSameBitsInAnArenaThatAllRanksShare) {
 }
 
 TEST(Step, InASharedArenaStartsFromTheRootEvenIfThePolicyBroadcastsNothing) {
-  ThreadedWorld world(3);
   std::vector<float> memory(1024);
+  ThreadedWorld world(3);
   WrappingFactory transports(world.transports(), [&](auto base) {
     return std::make_unique<SharedArenaTransport>(std::move(base), &memory);
   });
