@@ -25,12 +25,22 @@ struct TensorView {
 // must not be moved.
 std::uint64_t LayoutDigest(std::span<const TensorView> views);
 
-// The layout as bytes that a peer can read, for an error that names both views.
+// One line of a layout as people read it: "bn.running_mean", "float32[64]".
+struct LayoutLine {
+  std::string name;
+  std::string view;
+};
+
+std::vector<LayoutLine> LayoutOf(std::span<const TensorView> views);
+
+// A layout as bytes that a peer can read, for an error that names both views.
+std::string EncodeLayout(std::span<const LayoutLine> lines);
 std::string EncodeLayout(std::span<const TensorView> views);
 
 // The first disagreement among the encoded layouts of all ranks, as one line
-// naming the tensor and each rank's view of it: "buffer 'bn.running_mean':
-// float32[64] on w0 (rank 0), absent on w1 (rank 1)". `members` by rank.
+// naming the tensor and each rank's view of it: "tensor 'bn.running_mean':
+// float32[64] on w0 (rank 0), absent on w1 (rank 1)". Empty if there is none.
+// `members` by rank. Bytes that are no layout are named as such.
 std::string DescribeDisagreement(const std::vector<std::string>& layouts,
                                  const std::vector<std::string>& members);
 

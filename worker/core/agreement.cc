@@ -1,0 +1,54 @@
+#include "worker/core/agreement.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/text.h"
+
+namespace lockstep {
+namespace {
+
+absl::Status DifferentSteps(std::span<const ControlWord> words,
+                            const std::vector<std::string>& members) {
+  std::vector<std::string> views;
+  for (std::size_t rank = 0; rank < words.size(); ++rank) {
+    views.push_back(
+        absl::StrCat("step ", words[rank].step, " on ", members[rank], " (rank ", rank, ")"));
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "ranks are at different steps: ", ListNames(views),
+      "; all ranks must take the same steps, so start a new epoch from a common one"));
+}
+
+}  // namespace
+
+absl::StatusOr<Agreement> Combine(std::span<const ControlWord> words,
+                                  const std::vector<std::string>& members) {
+  LOCKSTEP_CHECK(!words.empty() && words.size() == members.size());
+  std::int64_t log_number = std::numeric_limits<std::int64_t>::max();
+  Agreement agreement;
+  for (std::size_t rank = 0; rank < words.size(); ++rank) {
+    const ControlWord& word = words[rank];
+    if (word.step != words[0].step) return DifferentSteps(words, members);
+    if (word.samples < 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(members[rank], " (rank ", rank, ") reports ", word.samples,
+                       " samples at step ", word.step, "; it must be 0 or more"));
+    }
+    if (__builtin_add_overflow(agreement.samples, word.samples, &agreement.samples)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the samples of step ", word.step, " do not fit 64 bits, counted up to ",
+                       members[rank], " (rank ", rank, ")"));
+    }
+    log_number = std::min(log_number, word.log_number);
+    agreement.finite = agreement.finite && word.finite != 0;
+    agreement.squared_norm += word.squared_norm;
+  }
+  agreement.log_number = LogNumber(log_number);
+  return agreement;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+#include "worker/core/agreement.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "common/base/prng.h"
+#include "common/base/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace lockstep {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(Combine, TakesTheLeastLogNumberThatEveryRankKnows) {
+  const std::vector<ControlWord> words = {
+      {.step = 7, .log_number = 5}, {.step = 7, .log_number = 3}, {.step = 7, .log_number = 9}};
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Agreement agreement, Combine(words, {"a", "b", "c"}));
+  EXPECT_EQ(agreement.log_number, LogNumber(3));
+}
+
+TEST(Combine, AddsSamplesAndNormsInRankOrder) {
+  const std::vector<ControlWord> words = {{.samples = 8, .squared_norm = 1e16},
+                                          {.samples = 0, .squared_norm = 1},
+                                          {.samples = 3, .squared_norm = -1e16}};
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Agreement agreement, Combine(words, {"a", "b", "c"}));
+  EXPECT_EQ(agreement.samples, 11);
+  EXPECT_EQ(agreement.squared_norm, (1e16 + 1) + -1e16);
+}
+
+TEST(Combine, IsFiniteOnlyIfEveryRankIs) {
+  std::vector<ControlWord> words(3);
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(Agreement agreement, Combine(words, {"a", "b", "c"}));
+  EXPECT_TRUE(agreement.finite);
+  words[2].finite = 0;
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(agreement, Combine(words, {"a", "b", "c"}));
+  EXPECT_FALSE(agreement.finite);
+}
+
+TEST(Combine, NamesTheRanksThatAreAtDifferentSteps) {
+  const std::vector<ControlWord> words = {{.step = 7}, {.step = 8}};
+  EXPECT_THAT(Combine(words, {"w0", "w1"}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("step 7 on w0 (rank 0)"),
+                             HasSubstr("step 8 on w1 (rank 1)"))));
+}
+
+TEST(Combine, RefusesNegativeSamplesAndSamplesThatOverflow) {
+  EXPECT_THAT(Combine(std::vector<ControlWord>{{.samples = 1}, {.samples = -2}}, {"w0", "w1"}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("w1 (rank 1)")));
+  EXPECT_THAT(Combine(std::vector<ControlWord>{{.samples = INT64_MAX}, {.samples = 1}},
+                      {"w0", "w1"}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("64 bits")));
+}
+
+TEST(Combine, DoesNotDependOnHowRanksAreNumberedExceptForTheNormsRounding) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    Prng prng(seed);
+    std::vector<ControlWord> words(1 + prng.Below(6));
+    for (ControlWord& word : words) {
+      word = {.step = 4,
+              .log_number = static_cast<std::int64_t>(prng.Below(10)),
+              .samples = static_cast<std::int64_t>(prng.Below(5)),
+              .finite = static_cast<std::int64_t>(prng.Below(4) != 0)};
+    }
+    const std::vector<std::string> members(words.size(), "w");
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Agreement forward, Combine(words, members));
+    std::reverse(words.begin(), words.end());
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Agreement backward, Combine(words, members));
+    EXPECT_EQ(forward.log_number, backward.log_number) << seed;
+    EXPECT_EQ(forward.samples, backward.samples) << seed;
+    EXPECT_EQ(forward.finite, backward.finite) << seed;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

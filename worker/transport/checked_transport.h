@@ -1,0 +1,106 @@
+// CheckedTransport: what all transports have in common, so that an
+// implementation only moves bytes.
+//
+// Before any data moves the ranks exchange one small record each and compare it.
+// Where they differ, each rank makes the same error from the same records, and no
+// tensor was touched. After the first error the transport is dead.
+//
+//   alive --error of any operation, or Abort()--> dead
+//
+// An implementation provides the primitives below; they are called in the same
+// order on all ranks, with layouts that are known to be equal.
+#ifndef LOCKSTEP_WORKER_TRANSPORT_CHECKED_TRANSPORT_H_
+#define LOCKSTEP_WORKER_TRANSPORT_CHECKED_TRANSPORT_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/mono_time.h"
+#include "common/base/mutex.h"
+#include "worker/transport/call.h"
+#include "worker/transport/transport.h"
+
+namespace lockstep {
+
+// Errors: InvalidArgument: no members, the rank is not one of them, or the
+//   deadline is not positive.
+absl::Status Validate(const Group& group);
+
+class CheckedTransport : public Transport {
+ public:
+  int rank() const final { return group_.rank; }
+  int world_size() const final { return static_cast<int>(group_.members.size()); }
+
+  absl::Status Broadcast(std::span<const TensorView> views, int root) final;
+  absl::Status AllReduce(std::span<const TensorView> views, ReduceOp op) final;
+  absl::StatusOr<Arena> Allocate(ArenaUse use, std::int64_t elements) final;
+  absl::Status ReduceToOwners(const Arena& gradients, std::span<const Shard> shards,
+                              float weight) final;
+  absl::Status BroadcastFromOwners(const Arena& parameters,
+                                   std::span<const Shard> shards) final;
+  absl::StatusOr<Agreement> Agree(const ControlWord& mine) final;
+  void Abort(absl::Status why) final;
+
+ protected:
+  explicit CheckedTransport(Group group);
+
+  const Group& group() const { return group_; }
+  // When the operation in progress must have ended.
+  MonoTime deadline() const { return deadline_; }
+  // Also for the time of forming, before the first operation.
+  void StartDeadline() { deadline_ = clock_.Now() + group_.deadline; }
+  absl::Duration TimeLeft() const { return deadline_ - clock_.Now(); }
+
+  // All ranks' records by rank; a barrier: what a rank wrote before, all see
+  // after.
+  virtual absl::StatusOr<std::vector<Call>> ExchangeCalls(const Call& mine) = 0;
+  // `views` hold at least one byte.
+  virtual absl::Status MoveBroadcast(std::span<const TensorView> views, int root) = 0;
+  virtual absl::Status MoveAllReduce(std::span<const TensorView> views, ReduceOp op) = 0;
+  // Memory for arena number `index`; nobody touches it before all ranks have it.
+  virtual absl::StatusOr<Arena> MakeArena(int index, ArenaUse use, std::int64_t elements) = 0;
+  virtual absl::Status MoveToOwners(int arena, std::span<const Shard> shards,
+                                    std::span<const float> weights) = 0;
+  // Of an arena that is not shared. By default one broadcast for each owner.
+  virtual absl::Status MoveFromOwners(const Arena& arena, std::span<const Shard> shards);
+  // Ends the waits of this rank, and of peers where that is possible. Any thread;
+  // at most once for each transport.
+  virtual void Interrupt(const absl::Status& why) = 0;
+
+ private:
+  using Lines = std::function<std::vector<LayoutLine>()>;
+
+  absl::Status BeginOperation();
+  // Exchanges and compares; `lines` are made only where layouts differ.
+  absl::StatusOr<std::vector<Call>> Meet(const Call& mine, const Lines& lines);
+  absl::Status ExplainLayouts(CallKind kind, const std::vector<LayoutLine>& lines);
+  // An error that this rank alone knows of: peers are told.
+  absl::Status Fail(absl::Status error);
+  // An error that every rank makes by itself.
+  absl::Status Refuse(absl::Status error);
+
+  int ArenaIndex(const Arena& arena) const;
+  // Where a view lies in memory that all ranks share, or "".
+  std::string SharedPlace(const TensorView& view) const;
+  std::vector<LayoutLine> LinesOf(std::span<const TensorView> views) const;
+  std::vector<LayoutLine> LinesOf(int arena, std::span<const Shard> shards) const;
+  absl::Status CheckShards(const Arena& arena, std::span<const Shard> shards) const;
+
+  const Group group_;
+  const RealClock clock_;
+  MonoTime deadline_;
+  std::vector<Arena> arenas_;
+  bool has_shared_arena_ = false;
+
+  Mutex mu_;
+  absl::Status death_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_WORKER_TRANSPORT_CHECKED_TRANSPORT_H_

@@ -1,0 +1,39 @@
+#include "worker/transport/pieces.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace lockstep {
+
+bool PieceCutter::Next() {
+  fragments_.clear();
+  bytes_ = 0;
+  while (view_ < views_.size()) {
+    const TensorView& view = views_[view_];
+    const std::int64_t left = view.bytes() - begin_;
+    if (left > 0) {
+      const std::int64_t offset = (bytes_ + 7) / 8 * 8;
+      // Every element size divides 16.
+      const std::int64_t room = (piece_bytes_ - offset) / 16 * 16;
+      const std::int64_t taken = std::min(left, room);
+      if (taken <= 0) break;
+      fragments_.push_back({view.spec.dtype, view.data + begin_, taken, offset});
+      bytes_ = offset + taken;
+      begin_ += taken;
+      if (taken < left) break;
+    }
+    ++view_;
+    begin_ = 0;
+  }
+  return !fragments_.empty();
+}
+
+void PieceCutter::Pack(std::byte* piece) const {
+  for (const Fragment& f : fragments_) std::memcpy(piece + f.offset, f.data, f.bytes);
+}
+
+void PieceCutter::Unpack(const std::byte* piece) const {
+  for (const Fragment& f : fragments_) std::memcpy(f.data, piece + f.offset, f.bytes);
+}
+
+}  // namespace lockstep

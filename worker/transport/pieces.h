@@ -1,0 +1,51 @@
+// Pieces: a list of views cut and packed into messages of bounded size.
+//
+// Small views share a piece; a large one spans many. A fragment starts at a
+// multiple of 8 bytes of its piece and holds whole elements. Ranks with the same
+// layout cut alike. Pure; thread-compatible.
+#ifndef LOCKSTEP_WORKER_TRANSPORT_PIECES_H_
+#define LOCKSTEP_WORKER_TRANSPORT_PIECES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/manifest/dtype.h"
+#include "worker/transport/tensor_view.h"
+
+namespace lockstep {
+
+struct Fragment {
+  DType dtype = DType::kUnspecified;
+  std::byte* data = nullptr;  // in the view
+  std::int64_t bytes = 0;
+  std::int64_t offset = 0;  // in the piece
+};
+
+class PieceCutter {
+ public:
+  // `views` must outlive it. `piece_bytes`: a multiple of 16.
+  PieceCutter(std::span<const TensorView> views, std::int64_t piece_bytes)
+      : views_(views), piece_bytes_(piece_bytes) {}
+
+  // Cuts the next piece; false if all is cut.
+  bool Next();
+  std::span<const Fragment> fragments() const { return fragments_; }
+  std::int64_t bytes() const { return bytes_; }  // of the piece
+
+  void Pack(std::byte* piece) const;
+  void Unpack(const std::byte* piece) const;
+
+ private:
+  const std::span<const TensorView> views_;
+  const std::int64_t piece_bytes_;
+  std::size_t view_ = 0;
+  std::int64_t begin_ = 0;  // bytes of views_[view_] that are cut already
+  std::vector<Fragment> fragments_;
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_WORKER_TRANSPORT_PIECES_H_
