@@ -40,7 +40,7 @@ class CoordinatorLink {
   // Says Ready and waits for Start. Errors: as ExchangeEndpoint().
   virtual absl::Status AwaitStart(const Ready& ready, absl::Duration timeout) = 0;
 
-  // Entries known so far behind `after`, in order. Never blocks.
+  // Entries known so far that follow `after` without a gap. Never blocks.
   virtual std::vector<ControlEntry> EntriesAfter(LogNumber after) = 0;
 
   // Goes out with the next heartbeat. Never blocks.
@@ -56,7 +56,8 @@ class CoordinatorLink {
   virtual void OnAbort(std::function<void(const absl::Status&)> callback) = 0;
 
   // Tells the coordinator that this worker stops; OK: its work is done. Waits
-  // shortly for the message to go out; afterwards the link is closed.
+  // shortly for the message to go out; afterwards the link is closed. Not from
+  // an OnAbort() callback.
   virtual void Leave(const absl::Status& why) = 0;
 };
 
