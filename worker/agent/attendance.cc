@@ -36,9 +36,9 @@ Attendance::~Attendance() { Stop(); }
 
 absl::Status Attendance::AwaitWelcome(absl::Duration timeout) {
   MutexLock lock(&mu_);
-  changed_.AwaitFor(&mu_, timeout, [this] { return state_.over() || state_.attending(); });
+  changed_.AwaitFor(&mu_, timeout, [this] { return state_.over() || state_.has_attended(); });
+  if (state_.has_attended()) return absl::OkStatus();
   if (state_.over()) return state_.end();
-  if (state_.attending()) return absl::OkStatus();
   return absl::UnavailableError(
       state_.last_break().ok()
           ? absl::StrCat("no answer within ", absl::FormatDuration(timeout))

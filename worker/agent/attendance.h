@@ -39,7 +39,8 @@ class Attendance final : public CoordinatorLink {
   // Without Leave() before, the coordinator sees a broken stream.
   ~Attendance() override;
 
-  // Waits until the coordinator has answered this worker's Hello.
+  // Waits until the coordinator has welcomed this worker once. What comes after
+  // that, also the end of the link, is for the waits below.
   // Errors: Unavailable: not in time; says why the last attempt failed.
   //   Otherwise the status with which the coordinator turned this worker away.
   absl::Status AwaitWelcome(absl::Duration timeout);

@@ -145,7 +145,9 @@ AttendanceEffects AttendanceState::On(MonoTime now, const Received& event) {
 
 AttendanceEffects AttendanceState::On(MonoTime now, const StreamEnded& event) {
   if (!open_ || event.stream != dialled_) return {};
-  if (leaving_ && !IsBreak(event.status)) return FinishLeaving();
+  // Only a lost connection leaves it open whether Leave arrived; to say it again
+  // after any other end would mean to join again.
+  if (leaving_ && !absl::IsUnavailable(event.status)) return FinishLeaving();
   if (event.status.ok()) {
     return Break(now, absl::UnavailableError("the coordinator ended the stream"));
   }
@@ -209,6 +211,9 @@ AttendanceEffects AttendanceState::Hear(MonoTime now, const Welcome& welcome) {
                           "a coordinator of generation ", welcome.generation.value(),
                           " answered, older than ", generation_.value(),
                           "; a newer one must have taken over")));
+  }
+  if (!welcome.generation.valid()) {
+    return Fail(absl::InvalidArgumentError("the coordinator's Welcome has no generation"));
   }
   if (welcome.heartbeat_interval < absl::Milliseconds(1)) {
     return Fail(absl::InvalidArgumentError(absl::StrCat(

@@ -117,6 +117,8 @@ class AttendanceState {
   std::vector<ControlEntry> EntriesAfter(LogNumber after) const;
 
   bool attending() const { return welcomed_; }
+  // The coordinator took this worker in, on this stream or an earlier one.
+  bool has_attended() const { return generation_.valid(); }
   // Why the last stream ended; OK: none did.
   const absl::Status& last_break() const { return last_break_; }
   // The link ended for good.

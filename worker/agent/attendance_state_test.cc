@@ -263,11 +263,17 @@ TEST(AttendanceState, TurnsFromACoordinatorOlderThanTheLast) {
   EXPECT_TRUE(s.state().attending());
 }
 
-TEST(AttendanceState, RefusesAWelcomeWithoutAHeartbeatInterval) {
+TEST(AttendanceState, RefusesAWelcomeWithoutGenerationOrHeartbeatInterval) {
   Script s;
   s.Do(Attend{});
   s.Hear(Welcome{.generation = Generation(1)});
   EXPECT_THAT(s.state().end(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("every 0")));
+  Script t;
+  t.Do(Attend{});
+  t.Hear(Welcome{.heartbeat_interval = absl::Seconds(1)});
+  EXPECT_THAT(t.state().end(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no generation")));
+  EXPECT_FALSE(t.state().has_attended());
 }
 
 TEST(AttendanceState, IgnoresWhatAnOldStreamStillSays) {
@@ -431,6 +437,17 @@ TEST(AttendanceState, LeavesOnANewStreamWhenThereIsNone) {
                       "Leave epoch=3 INTERNAL: broken; close");
   EXPECT_EQ(s.End(absl::AbortedError("unknown by now")), "drop");
   EXPECT_THAT(s.state().end(), StatusIs(absl::StatusCode::kCancelled));
+}
+
+TEST(AttendanceState, DoesNotJoinAgainToLeaveTwice) {
+  for (const absl::Status& end : {absl::OkStatus(), absl::CancelledError("closed"),
+                                  absl::InternalError("odd"), absl::NotFoundError("gone")}) {
+    Script s;
+    s.Join(3, 5);
+    s.Do(Leaving{absl::OkStatus()});
+    EXPECT_EQ(s.End(end), "drop");
+    EXPECT_THAT(s.state().end(), StatusIs(absl::StatusCode::kCancelled, HasSubstr("left")));
+  }
 }
 
 TEST(AttendanceState, GivesUpALeaveThatIsNotAnswered) {

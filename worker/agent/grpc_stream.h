@@ -1,0 +1,31 @@
+// Message streams over gRPC: the Attend call of MembershipService.
+//
+// A thin adapter: encodes, decodes, queues. No rule lives here.
+#ifndef LOCKSTEP_WORKER_AGENT_GRPC_STREAM_H_
+#define LOCKSTEP_WORKER_AGENT_GRPC_STREAM_H_
+
+#include <memory>
+#include <string>
+
+#include "worker/agent/message_stream.h"
+
+namespace lockstep {
+
+// What the worker and the coordinator take as one message: a manifest of a
+// million tensors fits.
+inline constexpr int kMaxMessageBytes = 64 << 20;
+
+// Each stream has a connection of its own, so that a new one does not wait for
+// the back-off of an old one.
+class GrpcDialer final : public StreamDialer {
+ public:
+  explicit GrpcDialer(std::string address) : address_(std::move(address)) {}
+  std::unique_ptr<MessageStream> Dial(MessageSink* sink) override;
+
+ private:
+  const std::string address_;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_WORKER_AGENT_GRPC_STREAM_H_
