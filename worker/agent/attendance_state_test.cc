@@ -175,6 +175,7 @@ TEST(AttendanceState, ForgetsWhatItSaidInAnEpochThatIsOver) {
   Script s;
   s.Join(3, 5);
   s.Do(BecameReady{{.epoch = Epoch(3)}});
+  s.Do(EntryApplied{LogNumber(5), 1});
   s.Hear(AbortEpoch{Epoch(3), absl::UnavailableError("a is lost")});
   s.End(absl::UnavailableError("reset"));
   EXPECT_EQ(s.Wake(), "dial 2; Hello epoch=0 log=5");

@@ -12,7 +12,7 @@
 #include "lockstep/v1/membership.grpc.pb.h"
 #include "lockstep/v1/membership.pb.h"
 #include "proto/convert/convert.h"
-#include "proto/grpc_status/grpc_status.h"
+#include "proto/convert/status_convert.h"
 
 namespace lockstep {
 namespace {
@@ -102,7 +102,7 @@ class GrpcStream final : public MessageStream,
   }
 
   void OnDone(const grpc::Status& status) override {
-    sink_->OnEnd(malformed_.ok() ? ToAbslStatus(status) : malformed_);
+    sink_->OnEnd(malformed_.ok() ? FromGrpcStatus(status) : malformed_);
     MutexLock lock(&mu_);
     done_ = true;
     changed_.SignalAll();
