@@ -1,5 +1,6 @@
 #include "worker/agent/attendance.h"
 
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -68,7 +69,7 @@ absl::StatusOr<Proposal> Attendance::AwaitProposal(absl::Duration timeout) {
 absl::StatusOr<std::string> Attendance::ExchangeEndpoint(Epoch epoch,
                                                          const std::optional<std::string>& mine,
                                                          absl::Duration timeout) {
-  if (mine && mine->size() > kMaxEndpointBytes) {
+  if (mine && mine->size() > std::size_t{kMaxEndpointBytes}) {
     return absl::InvalidArgumentError(absl::StrCat("an endpoint of ", mine->size(),
                                                    " bytes; at most ", kMaxEndpointBytes,
                                                    " are allowed"));

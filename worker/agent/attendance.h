@@ -29,9 +29,6 @@
 
 namespace lockstep {
 
-// What ExchangeEndpoint() takes at most.
-inline constexpr std::size_t kMaxEndpointBytes = 4096;
-
 class Attendance final : public CoordinatorLink {
  public:
   // Dials at once, on the link's thread.
@@ -46,6 +43,7 @@ class Attendance final : public CoordinatorLink {
   absl::Status AwaitWelcome(absl::Duration timeout);
 
   absl::StatusOr<Proposal> AwaitProposal(absl::Duration timeout) override;
+  // Errors besides: InvalidArgument: `mine` is beyond kMaxEndpointBytes.
   absl::StatusOr<std::string> ExchangeEndpoint(Epoch epoch,
                                                const std::optional<std::string>& mine,
                                                absl::Duration timeout) override;

@@ -1,10 +1,13 @@
 #include "worker/agent/attendance_state.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -156,9 +159,13 @@ AttendanceEffects AttendanceState::On(MonoTime now, const StreamEnded& event) {
 
 AttendanceEffects AttendanceState::On(MonoTime now, const ProgressMade& event) {
   progress_ = event;
-  if (progress_.metrics.size() > kMaxMetrics) {
-    progress_.metrics.erase(std::next(progress_.metrics.begin(), kMaxMetrics),
-                            progress_.metrics.end());
+  // What the coordinator would refuse is left out: it must not cost the link.
+  std::erase_if(progress_.metrics, [](const auto& metric) {
+    const std::string& name = metric.first;
+    return name.empty() || name.size() > std::size_t{kMaxMetricNameBytes} || !IsPrintable(name);
+  });
+  while (progress_.metrics.size() > std::size_t{kMaxMetrics}) {
+    progress_.metrics.erase(std::prev(progress_.metrics.end()));
   }
   return {};
 }

@@ -30,9 +30,7 @@
 
 namespace lockstep {
 
-// Bounds. Metrics beyond theirs are left out of heartbeats; of the applied
-// entries the newest are repeated after a reconnect.
-inline constexpr std::size_t kMaxMetrics = 32;
+// Bounds. Of the applied entries the newest are repeated after a reconnect.
 inline constexpr std::size_t kMaxRepeatedApplied = 256;
 inline constexpr std::size_t kMaxLogEntries = 10'000;
 

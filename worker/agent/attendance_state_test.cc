@@ -394,6 +394,8 @@ TEST(AttendanceState, KeepsWithinItsBounds) {
   Script s;
   s.Join(1, 0);
   std::map<std::string, double> metrics;
+  s.Do(ProgressMade{1, Phase::kTraining, {{"", 1}, {"loss", 1}, {std::string(129, 'x'), 1}, {"\n", 1}}});
+  EXPECT_EQ(s.Wake(), "Heartbeat epoch=1 step=1 metrics=1");
   for (int i = 0; i < 100; ++i) metrics[absl::StrCat("m", i)] = i;
   s.Do(ProgressMade{1, Phase::kTraining, metrics});
   EXPECT_EQ(s.Wake(), "Heartbeat epoch=1 step=1 metrics=32");
