@@ -61,7 +61,10 @@ Proposal ProposalOf(int epoch, int log_number) {
 
 NewEntries EntriesOf(std::vector<int> numbers) {
   NewEntries message;
-  for (const int number : numbers) message.entries.push_back({LogNumber(number), SyncOnce{}});
+  for (const int number : numbers) {
+    const ControlEntry entry = {LogNumber(number), SyncOnce{}};
+    message.entries.push_back(entry);
+  }
   return message;
 }
 
@@ -394,7 +397,8 @@ TEST(AttendanceState, KeepsWithinItsBounds) {
   Script s;
   s.Join(1, 0);
   std::map<std::string, double> metrics;
-  s.Do(ProgressMade{1, Phase::kTraining, {{"", 1}, {"loss", 1}, {std::string(129, 'x'), 1}, {"\n", 1}}});
+  const std::string too_long(129, 'x');
+  s.Do(ProgressMade{1, Phase::kTraining, {{"", 1}, {"loss", 1}, {too_long, 1}, {"\n", 1}}});
   EXPECT_EQ(s.Wake(), "Heartbeat epoch=1 step=1 metrics=1");
   for (int i = 0; i < 100; ++i) metrics[absl::StrCat("m", i)] = i;
   s.Do(ProgressMade{1, Phase::kTraining, metrics});

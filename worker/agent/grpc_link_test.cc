@@ -122,7 +122,10 @@ Proposal ProposalOf(int epoch, int log_number) {
 
 NewEntries EntriesOf(std::vector<int> numbers) {
   NewEntries message;
-  for (const int number : numbers) message.entries.push_back({LogNumber(number), SyncOnce{}});
+  for (const int number : numbers) {
+    const ControlEntry entry = {LogNumber(number), SyncOnce{}};
+    message.entries.push_back(entry);
+  }
   return message;
 }
 

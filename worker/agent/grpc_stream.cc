@@ -35,8 +35,8 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
 }
 
 // gRPC runs no reaction inside the calls that start reads and writes, so they may
-// be made under the lock. Holds itself open (AddHold) until reading has ended, so that Send() may start
-// writes from outside of gRPC's reactions until then.
+// be made under the lock. The stream holds itself open (AddHold) until reading
+// has ended, so that Send() may start writes from outside of reactions until then.
 class GrpcStream final : public MessageStream,
                          public grpc::ClientBidiReactor<v1::AttendRequest, v1::AttendResponse> {
  public:
