@@ -36,6 +36,18 @@ class Mailbox {
     return absl::OkStatus();
   }
 
+  // For items whose number is bounded elsewhere and that must not be lost.
+  // Errors: Unavailable: closed.
+  absl::Status PostAboveLimit(T item) ABSL_LOCKS_EXCLUDED(mu_) {
+    {
+      MutexLock lock(&mu_);
+      if (closed_) return absl::UnavailableError("the mailbox is closed");
+      items_.push_back(std::move(item));
+    }
+    changed_.SignalAll();
+    return absl::OkStatus();
+  }
+
   // Takes everything posted so far; waits up to `timeout` for the first item.
   std::vector<T> Drain(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);

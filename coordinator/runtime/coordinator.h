@@ -4,8 +4,9 @@
 // machine, appends to the store, and only then sends and answers. If the store
 // fails it stops; it never goes on from memory. It knows no gRPC.
 //
-// Thread-safe. Callbacks run on the coordinator's thread: they must be quick and
-// may not call back in, but for Post...() and Close().
+// Thread-safe. Callbacks run on the coordinator's thread (or on the caller's, when
+// the coordinator has stopped): they must be quick, and may call everything but
+// AwaitEnd() and Shutdown().
 #ifndef LOCKSTEP_COORDINATOR_RUNTIME_COORDINATOR_H_
 #define LOCKSTEP_COORDINATOR_RUNTIME_COORDINATOR_H_
 
@@ -41,11 +42,13 @@ class Coordinator {
   // Stops: streams end with UNAVAILABLE, requests in flight get CANCELLED.
   ~Coordinator();
 
-  // A change. `done` is called exactly once.
+  // A change. `done` is called exactly once; with UNAVAILABLE if the coordinator
+  // has stopped, RESOURCE_EXHAUSTED if too much is waiting already.
   void Submit(Request request, std::function<void(absl::StatusOr<Reply>)> done);
 
   // A look at the state, consistent, on the coordinator's thread. `look` gets
-  // null if the coordinator has stopped; it is called exactly once.
+  // null if the coordinator has stopped or too much is waiting already; it is
+  // called exactly once.
   void Read(std::function<void(const ClusterState*)> look);
 
   // Opens an Attend stream. Errors: Unavailable: stopped.
@@ -55,16 +58,19 @@ class Coordinator {
   void PostStreamBroke(StreamId stream);
 
   // `changed` is called after each change of the job (null: it does not exist),
-  // once at the beginning, until the watch is closed.
+  // once at the beginning, until the watch is closed. If the coordinator stops
+  // first, `ended` is called once with UNAVAILABLE.
   using WatchId = StrongId<struct WatchIdTag>;
-  WatchId Watch(std::string job, std::function<void(const JobState*)> changed);
-  // Afterwards `changed` is not running and will not be called.
+  WatchId Watch(std::string job, std::function<void(const JobState*)> changed,
+                std::function<void(const absl::Status&)> ended = nullptr);
+  // Afterwards neither is running or will be called.
   void CloseWatch(WatchId watch);
 
   // Why the coordinator stopped by itself (the store failed); OK while it runs.
   absl::Status health() const;
   // Returns when the coordinator has stopped by itself or Shutdown() was called.
   void AwaitEnd();
+  // Ends streams and requests and waits for that. May be called twice.
   void Shutdown();
 
  private:

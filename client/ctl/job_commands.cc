@@ -1,0 +1,183 @@
+#include "client/ctl/job_commands.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/ctl/files.h"
+#include "client/ctl/progress.h"
+#include "client/ctl/render.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kJobHelp[] = "the job's name";
+
+ExitCode ListJobs(Context& context) {
+  absl::StatusOr<std::vector<v1::Job>> jobs = context.client->ListJobs(context.call());
+  if (!jobs.ok()) return Fail(jobs.status());
+  if (context.json) {
+    v1::ListJobsResponse all;
+    for (const v1::Job& job : *jobs) *all.add_jobs() = job;
+    Print(RenderJson(all));
+  } else {
+    Print(RenderJobs(*jobs));
+  }
+  return ExitCode::kOk;
+}
+
+struct CreateFlags {
+  std::string name;
+  int min_workers = 1;
+  int max_workers = 0;
+  std::vector<std::string> workers;
+  std::optional<double> join_window_seconds;
+  std::optional<double> lease_seconds;
+  std::optional<double> ready_timeout_seconds;
+  std::string policy_file;
+};
+
+void SetSeconds(double seconds, google::protobuf::Duration* duration) {
+  const auto nanos = absl::ToInt64Nanoseconds(absl::Seconds(seconds));
+  duration->set_seconds(nanos / 1'000'000'000);
+  duration->set_nanos(static_cast<std::int32_t>(nanos % 1'000'000'000));
+}
+
+ExitCode CreateJob(Context& context, const CreateFlags& flags) {
+  v1::JobSpec spec;
+  spec.set_name(flags.name);
+  spec.set_min_workers(flags.min_workers);
+  spec.set_max_workers(flags.max_workers);
+  for (const std::string& worker : flags.workers) spec.add_workers(worker);
+  if (flags.join_window_seconds) {
+    SetSeconds(*flags.join_window_seconds, spec.mutable_join_window());
+  }
+  if (flags.lease_seconds) SetSeconds(*flags.lease_seconds, spec.mutable_lease());
+  if (flags.ready_timeout_seconds) {
+    SetSeconds(*flags.ready_timeout_seconds, spec.mutable_ready_timeout());
+  }
+  if (!flags.policy_file.empty()) {
+    const absl::Status read = ReadJson(flags.policy_file, spec.mutable_policy());
+    if (!read.ok()) return Fail(read);
+  }
+  const absl::StatusOr<v1::Job> job = context.client->CreateJob(spec, context.call());
+  if (!job.ok()) return Fail(job.status());
+  Print(context.json ? RenderJson(*job) : absl::StrCat("created job ", flags.name, "\n"));
+  return ExitCode::kOk;
+}
+
+ExitCode ShowJob(Context& context, const std::string& name) {
+  const absl::StatusOr<v1::Job> job = context.client->GetJob(name, context.call());
+  if (!job.ok()) return Fail(job.status());
+  if (context.json) {
+    Print(RenderJson(*job));
+    return ExitCode::kOk;
+  }
+  const auto workers = context.client->ListWorkers(name, context.call());
+  if (!workers.ok()) return Fail(workers.status());
+  Print(absl::StrCat(RenderJob(*job), "\n", RenderWorkers(*workers)));
+  return ExitCode::kOk;
+}
+
+ExitCode WatchJob(Context& context, const std::string& name, bool once) {
+  const absl::Duration timeout =
+      context.timeout_seconds || once ? context.call().timeout : absl::InfiniteDuration();
+  std::string said;
+  const absl::Status watched =
+      context.client->WatchJob(name, timeout, [&](const v1::WatchJobResponse& state) {
+        const std::string line = context.json ? RenderJson(state, JsonLayout::kOneLine)
+                                              : absl::StrCat(WatchLine(state), "\n");
+        if (line != said) Print(line);
+        said = line;
+        return !once;
+      });
+  if (watched.ok()) return ExitCode::kOk;
+  const ExitCode code = Fail(watched);
+  return absl::IsDeadlineExceeded(watched) ? ExitCode::kWaitTimedOut : code;
+}
+
+ExitCode DeleteJob(Context& context, const std::string& name) {
+  const absl::Status deleted = context.client->DeleteJob(name, context.call());
+  if (!deleted.ok()) return Fail(deleted);
+  if (!context.json) Print(absl::StrCat("deleted job ", name, "\n"));
+  return ExitCode::kOk;
+}
+
+ExitCode ListWorkers(Context& context, const std::string& name) {
+  const auto workers = context.client->ListWorkers(name, context.call());
+  if (!workers.ok()) return Fail(workers.status());
+  if (context.json) {
+    v1::ListWorkersResponse all;
+    for (const v1::Worker& worker : *workers) *all.add_workers() = worker;
+    Print(RenderJson(all));
+  } else {
+    Print(RenderWorkers(*workers));
+  }
+  return ExitCode::kOk;
+}
+
+ExitCode ShowPlan(Context& context, const std::string& name) {
+  const auto plan = context.client->GetShardPlan(name, context.call());
+  if (!plan.ok()) return Fail(plan.status());
+  Print(context.json ? RenderJson(*plan) : RenderShardPlan(*plan));
+  return ExitCode::kOk;
+}
+
+// A command whose only argument is the job.
+void AddOnJob(CLI::App* app, const std::string& name, const std::string& help, Context* context,
+              Command* chosen, ExitCode (*run)(Context&, const std::string&)) {
+  CLI::App* command = app->add_subcommand(name, help);
+  auto job = std::make_shared<std::string>();
+  command->add_option("job", *job, kJobHelp)->required();
+  command->callback([=] { *chosen = [=] { return run(*context, *job); }; });
+}
+
+void AddCreate(CLI::App* app, Context* context, Command* chosen) {
+  CLI::App* command = app->add_subcommand("create", "make a job that workers can attend");
+  auto flags = std::make_shared<CreateFlags>();
+  command->add_option("job", flags->name, kJobHelp)->required();
+  command->add_option("--min-workers", flags->min_workers, "an epoch needs at least this many")
+      ->capture_default_str();
+  command->add_option("--max-workers", flags->max_workers,
+                      "at most this many take part; default: --min-workers");
+  command->add_option("--worker", flags->workers,
+                      "name that may attend (repeatable); default: any")
+      ->allow_extra_args(false);
+  command->add_option("--join-window", flags->join_window_seconds,
+                      "seconds to wait for more than the least number of workers; default: 5");
+  command->add_option("--lease", flags->lease_seconds,
+                      "seconds of silence that end a worker's membership; default: 10");
+  command->add_option("--ready-timeout", flags->ready_timeout_seconds,
+                      "seconds for all members to get ready; default: 60");
+  command->add_option("--policy", flags->policy_file,
+                      "file with the first sync policy in JSON; '-': standard input");
+  command->callback([=] { *chosen = [=] { return CreateJob(*context, *flags); }; });
+}
+
+void AddWatch(CLI::App* app, Context* context, Command* chosen) {
+  CLI::App* command = app->add_subcommand("watch", "print a line per change");
+  auto job = std::make_shared<std::string>();
+  auto once = std::make_shared<bool>(false);
+  command->add_option("job", *job, kJobHelp)->required();
+  command->add_flag("--once", *once, "print the present state and end");
+  command->callback([=] { *chosen = [=] { return WatchJob(*context, *job, *once); }; });
+}
+
+}  // namespace
+
+void AddJobCommands(CLI::App* app, Context* context, Command* chosen) {
+  CLI::App* job = app->add_subcommand("job", "jobs: list, create, status, watch, delete");
+  job->require_subcommand(1);
+  CLI::App* list = job->add_subcommand("list", "all jobs");
+  list->callback([=] { *chosen = [=] { return ListJobs(*context); }; });
+  AddCreate(job, context, chosen);
+  AddOnJob(job, "status", "one job and its workers", context, chosen, ShowJob);
+  AddWatch(job, context, chosen);
+  AddOnJob(job, "delete", "forget a job that no worker attends", context, chosen, DeleteJob);
+  AddOnJob(app, "workers", "the workers of a job", context, chosen, ListWorkers);
+  AddOnJob(app, "plan", "which rank owns which shard", context, chosen, ShowPlan);
+}
+
+}  // namespace lockstep

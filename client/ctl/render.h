@@ -1,0 +1,34 @@
+// What lockstepctl prints of the coordinator's answers: tables for people, JSON
+// for programs. Pure; thread-safe.
+#ifndef LOCKSTEP_CLIENT_CTL_RENDER_H_
+#define LOCKSTEP_CLIENT_CTL_RENDER_H_
+
+#include <string>
+#include <vector>
+
+#include "google/protobuf/message.h"
+#include "lockstep/v1/job.pb.h"
+#include "lockstep/v1/policy.pb.h"
+
+namespace lockstep {
+
+enum class JsonLayout { kPretty, kOneLine };
+
+// Protobuf's JSON with the field names of the .proto files; ends with a line break.
+std::string RenderJson(const google::protobuf::Message& message,
+                       JsonLayout layout = JsonLayout::kPretty);
+
+std::string RenderJobs(const std::vector<v1::Job>& jobs);
+std::string RenderJob(const v1::Job& job);
+std::string RenderWorkers(const std::vector<v1::Worker>& workers);
+std::string RenderShardPlan(const v1::GetShardPlanResponse& plan);
+std::string RenderRevision(const v1::SyncPolicyRevision& revision);
+std::string RenderHistory(const std::vector<v1::SyncPolicyRevision>& revisions);
+
+// "on; allow **.running_*; root w2; before every forward": what differs from the
+// default is said, the rest is not.
+std::string RenderPolicy(const v1::SyncPolicy& policy);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_CLIENT_CTL_RENDER_H_

@@ -1,0 +1,98 @@
+#include "client/ctl/render.h"
+
+#include "client/ctl/progress.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+v1::WatchJobResponse Running(int workers, std::int64_t applied) {
+  v1::WatchJobResponse state;
+  state.mutable_job()->set_state(v1::Job::STATE_RUNNING);
+  state.mutable_job()->set_applied_log_number(applied);
+  for (int i = 0; i < workers; ++i) {
+    v1::Worker* worker = state.add_workers();
+    worker->set_name("w" + std::to_string(i));
+    worker->set_rank(i);
+    worker->set_applied_log_number(applied);
+  }
+  return state;
+}
+
+TEST(ProgressOf, NamesTheMembersThatAreMissing) {
+  v1::WatchJobResponse state = Running(4, 1);
+  for (int i : {0, 1, 3}) state.mutable_workers(i)->set_applied_log_number(2);
+  EXPECT_EQ(ProgressOf(state, 2).waiting, "waiting for 1 of 4 workers: w2");
+  EXPECT_TRUE(ProgressOf(state, 1).is_done);
+}
+
+TEST(ProgressOf, DoesNotCountWorkersThatAreNoMembers) {
+  v1::WatchJobResponse state = Running(2, 1);
+  state.mutable_workers(0)->set_rank(-1);
+  EXPECT_EQ(ProgressOf(state, 2).waiting, "waiting for 1 of 1 workers: w1");
+}
+
+TEST(ProgressOf, SaysWhyAJobDoesNotRun) {
+  v1::WatchJobResponse state;
+  state.mutable_job()->set_state(v1::Job::STATE_WAITING);
+  state.mutable_job()->set_detail("1 of 2 workers attend");
+  EXPECT_EQ(ProgressOf(state, 1).waiting,
+            "waiting for the job to run: 1 of 2 workers attend");
+}
+
+TEST(WatchLine, TellsStateStepPolicyAndTheLossIfReported) {
+  v1::WatchJobResponse state = Running(2, 1);
+  state.mutable_job()->set_epoch(3);
+  state.mutable_job()->set_step(120);
+  state.mutable_job()->mutable_policy()->set_revision(2);
+  state.mutable_job()->mutable_policy()->set_state(v1::SyncPolicyRevision::STATE_EFFECTIVE);
+  EXPECT_EQ(WatchLine(state), "running  epoch 3  step 120  policy 2 (effective)  workers 2");
+  (*state.mutable_workers(1)->mutable_metrics())["loss"] = 0.25;
+  EXPECT_THAT(WatchLine(state), HasSubstr("  loss 0.25"));
+}
+
+TEST(RenderJson, KeepsFieldNamesAndPrintsZeroes) {
+  v1::Job job;
+  job.mutable_spec()->set_min_workers(2);
+  const auto json = nlohmann::json::parse(RenderJson(job));
+  EXPECT_EQ(json["spec"]["min_workers"], 2);
+  EXPECT_EQ(json["step"], "0");
+  EXPECT_THAT(RenderJson(job, JsonLayout::kOneLine).find('\n'),
+              RenderJson(job, JsonLayout::kOneLine).size() - 1);
+}
+
+TEST(RenderPolicy, SaysDefaultsOfWhatIsNotSet) {
+  EXPECT_EQ(RenderPolicy({}), "on; at start, before every forward");
+}
+
+TEST(RenderPolicy, SaysWhatDiffersFromTheDefault) {
+  v1::SyncPolicy policy;
+  policy.set_broadcast_buffers(false);
+  policy.add_ignore_list("bn1.*");
+  policy.mutable_root()->set_rank(0);
+  policy.mutable_schedule()->set_at_start(false);
+  policy.mutable_schedule()->set_every_forwards(0);
+  EXPECT_EQ(RenderPolicy(policy), "off; ignore bn1.*; root rank 0; on command only");
+}
+
+TEST(RenderHistory, LeavesTheStepOpenWhileARevisionIsPending) {
+  v1::SyncPolicyRevision revision;
+  revision.set_revision(2);
+  revision.set_state(v1::SyncPolicyRevision::STATE_PENDING);
+  EXPECT_THAT(RenderHistory({revision}), HasSubstr("pending           -  "));
+}
+
+TEST(RenderWorkers, ShowsNoRankForWhoIsNoMember) {
+  v1::Worker worker;
+  worker.set_name("w0");
+  worker.set_rank(-1);
+  EXPECT_THAT(RenderWorkers({worker}), Not(HasSubstr("-1")));
+}
+
+}  // namespace
+}  // namespace lockstep

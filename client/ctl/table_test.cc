@@ -1,0 +1,53 @@
+#include "client/ctl/table.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace lockstep {
+namespace {
+
+Table NamesAndSteps() {
+  return Table({{.title = "NAME"}, {.title = "STEP", .align = Table::Align::kRight}});
+}
+
+TEST(Table, AlignsEachColumnToItsWidestCell) {
+  Table table = NamesAndSteps();
+  table.AddRow({"mnist", "7"});
+  table.AddRow({"a-long-name", "12345"});
+  EXPECT_EQ(table.ToString(),
+            "NAME          STEP\n"
+            "mnist            7\n"
+            "a-long-name  12345\n");
+}
+
+TEST(Table, PrintsTitlesAloneWhenThereAreNoRows) {
+  EXPECT_EQ(NamesAndSteps().ToString(), "NAME  STEP\n");
+}
+
+TEST(Table, LeavesNoSpacesAtTheEndOfALine) {
+  Table table({{.title = "A"}, {.title = "B"}});
+  table.AddRow({"wide cell"});
+  EXPECT_EQ(table.ToString(), "A          B\nwide cell\n");
+}
+
+TEST(Table, DropsSurplusCellsAndFillsMissingOnes) {
+  Table table = NamesAndSteps();
+  table.AddRow({"x", "1", "surplus"});
+  table.AddRow({});
+  EXPECT_EQ(table.ToString(), "NAME  STEP\nx        1\n\n");
+}
+
+TEST(Table, CountsCharactersAndNotBytes) {
+  Table table = NamesAndSteps();
+  table.AddRow({"größe", "1"});
+  EXPECT_EQ(table.ToString(), "NAME   STEP\ngröße     1\n");
+}
+
+TEST(Table, ACellCannotBreakTheTableOrSteerTheTerminal) {
+  Table table = NamesAndSteps();
+  table.AddRow({"a\nb\x1b[2J", "1"});
+  EXPECT_EQ(table.ToString(), "NAME     STEP\na b [2J     1\n");
+}
+
+}  // namespace
+}  // namespace lockstep

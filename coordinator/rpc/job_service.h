@@ -1,0 +1,45 @@
+// JobService: jobs, their workers and their shard plan, over gRPC.
+//
+// Decodes, validates, posts and answers; no rule lives here.
+#ifndef LOCKSTEP_COORDINATOR_RPC_JOB_SERVICE_H_
+#define LOCKSTEP_COORDINATOR_RPC_JOB_SERVICE_H_
+
+#include "coordinator/runtime/coordinator.h"
+#include "grpcpp/grpcpp.h"
+#include "lockstep/v1/job.grpc.pb.h"
+
+namespace lockstep {
+
+// Thread-safe. `coordinator` outlives it.
+class JobService final : public v1::JobService::CallbackService {
+ public:
+  explicit JobService(Coordinator* coordinator) : coordinator_(coordinator) {}
+
+  grpc::ServerUnaryReactor* CreateJob(grpc::CallbackServerContext* context,
+                                      const v1::CreateJobRequest* request,
+                                      v1::CreateJobResponse* response) override;
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
+                                   const v1::GetJobRequest* request,
+                                   v1::GetJobResponse* response) override;
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
+                                     const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
+                                      const v1::DeleteJobRequest* request,
+                                      v1::DeleteJobResponse* response) override;
+  grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context,
+                                        const v1::ListWorkersRequest* request,
+                                        v1::ListWorkersResponse* response) override;
+  grpc::ServerUnaryReactor* GetShardPlan(grpc::CallbackServerContext* context,
+                                         const v1::GetShardPlanRequest* request,
+                                         v1::GetShardPlanResponse* response) override;
+  grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
+      grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) override;
+
+ private:
+  Coordinator* const coordinator_;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_COORDINATOR_RPC_JOB_SERVICE_H_

@@ -1,0 +1,158 @@
+#include "coordinator/rpc/sync_policy_service.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "coordinator/rpc/completion.h"
+#include "coordinator/rpc/page.h"
+#include "coordinator/rpc/read_job.h"
+#include "coordinator/rpc/view_convert.h"
+#include "proto/convert/convert.h"
+
+namespace lockstep {
+namespace {
+
+constexpr PageLimits kRevisionPages = {.default_size = 100, .max_size = 1000};
+constexpr std::size_t kMaxAuthorBytes = 256;
+constexpr std::size_t kMaxReasonBytes = 4096;
+
+absl::Status CheckLength(absl::string_view field, const std::string& text, std::size_t limit) {
+  if (text.size() <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " has ", text.size(), " bytes, but may have at most ", limit));
+}
+
+absl::StatusOr<UpdateSyncPolicy> Decode(const v1::UpdateSyncPolicyRequest& request) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckJobName(request.job()));
+  LOCKSTEP_RETURN_IF_ERROR(CheckLength("author", request.author(), kMaxAuthorBytes));
+  LOCKSTEP_RETURN_IF_ERROR(CheckLength("reason", request.reason(), kMaxReasonBytes));
+  if (!request.has_policy()) {
+    return absl::InvalidArgumentError(
+        "policy is not set; an update replaces the whole policy, so send all of it");
+  }
+  UpdateSyncPolicy update;
+  LOCKSTEP_ASSIGN_OR_RETURN(update.policy, FromProto(request.policy()));
+  update.job = request.job();
+  update.etag = request.etag();
+  update.validate_only = request.validate_only();
+  update.allow_unmatched = request.allow_unmatched();
+  update.author = request.author();
+  update.reason = request.reason();
+  return update;
+}
+
+absl::StatusOr<SyncNow> Decode(const v1::SyncNowRequest& request) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckJobName(request.job()));
+  SyncNow sync;
+  sync.job = request.job();
+  sync.what.buffers = request.buffers();
+  sync.what.parameters = request.parameters();
+  LOCKSTEP_ASSIGN_OR_RETURN(sync.what.root, FromProto(request.root()));
+  return sync;
+}
+
+void FillRevisions(const JobState& job, std::int64_t below, const Page& page,
+                   v1::ListSyncPolicyRevisionsResponse* response) {
+  PageFill fill(page);
+  const auto count = static_cast<std::int64_t>(job.policies.size());
+  for (std::int64_t revision = std::min(below - 1, count); revision >= 1; --revision) {
+    if (!fill.Fits()) {
+      response->set_next_page_token(PageToken("revisions", absl::StrCat(revision + 1)));
+      return;
+    }
+    v1::SyncPolicyRevision* view = response->add_revisions();
+    *view = ViewOfRevision(job, job.policies[static_cast<std::size_t>(revision - 1)]);
+    fill.Add(view->ByteSizeLong());
+  }
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* SyncPolicyService::GetSyncPolicy(grpc::CallbackServerContext* context,
+                                                           const v1::GetSyncPolicyRequest* request,
+                                                           v1::GetSyncPolicyResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  ReadJob(coordinator_, request->job(), std::make_shared<Completion>(reactor),
+          [response](const JobState& job) {
+            *response->mutable_revision() = ViewOfRevision(job, job.newest_policy());
+            return absl::OkStatus();
+          });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SyncPolicyService::UpdateSyncPolicy(
+    grpc::CallbackServerContext* context, const v1::UpdateSyncPolicyRequest* request,
+    v1::UpdateSyncPolicyResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  auto completion = std::make_shared<Completion>(reactor);
+  absl::StatusOr<lockstep::UpdateSyncPolicy> update = Decode(*request);
+  if (!update.ok()) {
+    completion->Finish(update.status());
+    return reactor;
+  }
+  const std::string name = update->job;
+  coordinator_->Submit(*std::move(update), [this, name, response, completion](
+                                               const absl::StatusOr<Reply>& reply) {
+    if (!reply.ok()) {
+      completion->Finish(reply.status());
+      return;
+    }
+    ReadJob(coordinator_, name, completion,
+            [response, made = std::get<PolicyHistoryEntry>(*reply)](const JobState& job) {
+              *response->mutable_revision() = ViewOfRevision(job, made);
+              return absl::OkStatus();
+            });
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SyncPolicyService::ListSyncPolicyRevisions(
+    grpc::CallbackServerContext* context, const v1::ListSyncPolicyRevisionsRequest* request,
+    v1::ListSyncPolicyRevisionsResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  auto completion = std::make_shared<Completion>(reactor);
+  const absl::StatusOr<Page> page =
+      ParsePage("revisions", kRevisionPages, request->page_size(), request->page_token());
+  std::int64_t below = INT64_MAX;
+  if (!page.ok()) {
+    completion->Finish(page.status());
+    return reactor;
+  }
+  if (!page->after.empty() && !absl::SimpleAtoi(page->after, &below)) {
+    completion->Finish(absl::InvalidArgumentError(
+        "page_token is not one that this list gave; begin again without a token"));
+    return reactor;
+  }
+  ReadJob(coordinator_, request->job(), completion,
+          [page = *page, below, response](const JobState& job) {
+            FillRevisions(job, below, page, response);
+            return absl::OkStatus();
+          });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SyncPolicyService::SyncNow(grpc::CallbackServerContext* context,
+                                                     const v1::SyncNowRequest* request,
+                                                     v1::SyncNowResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  auto completion = std::make_shared<Completion>(reactor);
+  absl::StatusOr<lockstep::SyncNow> sync = Decode(*request);
+  if (!sync.ok()) {
+    completion->Finish(sync.status());
+    return reactor;
+  }
+  coordinator_->Submit(*std::move(sync), [response, completion](const absl::StatusOr<Reply>& reply) {
+    if (reply.ok()) response->set_log_number(std::get<LogNumber>(*reply).value());
+    completion->Finish(reply.status());
+  });
+  return reactor;
+}
+
+}  // namespace lockstep

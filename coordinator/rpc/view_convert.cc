@@ -1,0 +1,161 @@
+#include "coordinator/rpc/view_convert.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "coordinator/convert/job_spec.h"
+#include "proto/convert/convert.h"
+
+namespace lockstep {
+namespace {
+
+v1::Job::State ViewOf(JobStage stage) {
+  switch (stage) {
+    case JobStage::kWaiting:
+      return v1::Job::STATE_WAITING;
+    case JobStage::kForming:
+      return v1::Job::STATE_FORMING;
+    case JobStage::kRunning:
+      return v1::Job::STATE_RUNNING;
+  }
+  return v1::Job::STATE_UNSPECIFIED;
+}
+
+v1::Worker::State ViewOf(WorkerStage stage) {
+  switch (stage) {
+    case WorkerStage::kAttending:
+      return v1::Worker::STATE_ATTENDING;
+    case WorkerStage::kPreparing:
+      return v1::Worker::STATE_PREPARING;
+    case WorkerStage::kReady:
+      return v1::Worker::STATE_READY;
+    case WorkerStage::kTraining:
+      return v1::Worker::STATE_TRAINING;
+    case WorkerStage::kSuspect:
+      return v1::Worker::STATE_SUSPECT;
+    case WorkerStage::kLeft:
+      return v1::Worker::STATE_LEFT;
+  }
+  return v1::Worker::STATE_UNSPECIFIED;
+}
+
+std::string PhaseName(Phase phase) {
+  switch (phase) {
+    case Phase::kUnspecified:
+      return "";
+    case Phase::kJoining:
+      return "joining";
+    case Phase::kTraining:
+      return "training";
+    case Phase::kEvaluating:
+      return "evaluating";
+  }
+  return "";
+}
+
+google::protobuf::Timestamp ViewOf(absl::Time time) {
+  google::protobuf::Timestamp view;
+  const std::int64_t seconds = absl::ToUnixSeconds(time);
+  view.set_seconds(seconds);
+  view.set_nanos(static_cast<std::int32_t>(
+      absl::ToInt64Nanoseconds(time - absl::FromUnixSeconds(seconds))));
+  return view;
+}
+
+// Not so for a revision that was only validated.
+bool IsMade(const JobState& job, const PolicyHistoryEntry& revision) {
+  const auto index = static_cast<std::size_t>(revision.revision.value() - 1);
+  return index < job.policies.size() && job.policies[index].etag == revision.etag;
+}
+
+}  // namespace
+
+v1::SyncPolicyRevision ViewOfRevision(const JobState& job, const PolicyHistoryEntry& revision) {
+  v1::SyncPolicyRevision view;
+  view.set_revision(revision.revision.value());
+  *view.mutable_policy() = ToProto(revision.policy);
+  view.set_etag(revision.etag);
+  *view.mutable_create_time() = ViewOf(revision.create_time);
+  view.set_author(revision.author);
+  view.set_reason(revision.reason);
+  view.set_log_number(revision.number.value());
+  view.set_state(v1::SyncPolicyRevision::STATE_PENDING);
+  if (!IsMade(job, revision)) return view;
+  if (!revision.number.valid()) {
+    view.set_state(v1::SyncPolicyRevision::STATE_EFFECTIVE);
+    return view;
+  }
+  const LoggedEntry& logged = job.log[static_cast<std::size_t>(revision.number.value() - 1)];
+  std::int64_t step = 0;
+  for (const auto& [worker, applied] : logged.applied) {
+    (*view.mutable_effective_step_by_worker())[worker] = applied;
+    step = std::max(step, applied);
+  }
+  if (IsEffective(job, revision.number)) {
+    view.set_state(v1::SyncPolicyRevision::STATE_EFFECTIVE);
+    view.set_effective_step(step);
+  }
+  return view;
+}
+
+v1::Job ViewOfJob(const JobState& job) {
+  v1::Job view;
+  *view.mutable_spec() = ToProto(job.spec);
+  view.set_state(ViewOf(job.stage));
+  view.set_detail(job.detail);
+  view.set_epoch(job.epoch.has_value() ? job.epoch->id.value() : job.last_epoch.value());
+  view.set_step(job.step());
+  if (!job.policies.empty()) *view.mutable_policy() = ViewOfRevision(job, job.newest_policy());
+  view.set_log_number(job.last_number().value());
+  *view.mutable_create_time() = ViewOf(job.create_time);
+  return view;
+}
+
+v1::Worker ViewOfWorker(const JobState& job, const WorkerState& worker) {
+  v1::Worker view;
+  view.set_name(worker.name);
+  view.set_state(ViewOf(worker.stage));
+  view.set_rank(job.RankOf(worker.name));
+  view.set_incarnation(worker.incarnation.value());
+  view.set_step(worker.step);
+  view.set_phase(PhaseName(worker.phase));
+  view.set_transport(worker.transport);
+  view.set_optimizer_bytes(worker.optimizer_bytes);
+  view.mutable_metrics()->insert(worker.metrics.begin(), worker.metrics.end());
+  return view;
+}
+
+v1::WatchJobResponse ViewOfAll(const JobState& job) {
+  v1::WatchJobResponse view;
+  *view.mutable_job() = ViewOfJob(job);
+  for (const auto& [name, worker] : job.workers) *view.add_workers() = ViewOfWorker(job, worker);
+  return view;
+}
+
+absl::StatusOr<v1::GetShardPlanResponse> ViewOfShardPlan(const JobState& job) {
+  if (!job.epoch.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job '", job.spec.name, "' has no shard plan: no epoch runs or forms (",
+                     job.detail, "); ask again when its workers attend"));
+  }
+  const EpochState& epoch = *job.epoch;
+  v1::GetShardPlanResponse view;
+  view.set_epoch(epoch.id.value());
+  view.set_flat_elements(epoch.plan.flat_elements);
+  view.set_digest(absl::StrFormat("%016x", epoch.plan.Digest()));
+  view.set_tensors(static_cast<std::int64_t>(epoch.plan.placements.size()));
+  for (std::size_t rank = 0; rank < epoch.plan.shards.size(); ++rank) {
+    v1::Shard* shard = view.add_shards();
+    shard->set_rank(static_cast<std::int32_t>(rank));
+    if (rank < epoch.members.size()) shard->set_worker(epoch.members[rank].worker);
+    shard->set_begin(epoch.plan.shards[rank].begin);
+    shard->set_end(epoch.plan.shards[rank].end);
+  }
+  return view;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,143 @@
+// The coordinator program: flags, signals, exit codes.
+//
+// Exit code 0: stopped by a signal; 1: failure; 2: wrong usage.
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/mono_time.h"
+#include "coordinator/server/server.h"
+#include "coordinator/store/store.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kExitStopped = 0;
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+
+struct Flags {
+  ServerOptions server;
+  std::string store = "lockstep-coordinator.db";
+  std::string port_file;
+  bool verbose = false;
+};
+
+// Appears under its name only when complete.
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  const std::string draft = absl::StrCat(path, ".", getpid(), ".tmp");
+  std::FILE* file = std::fopen(draft.c_str(), "w");
+  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (file != nullptr) written = std::fclose(file) == 0 && written;
+  if (written && std::rename(draft.c_str(), path.c_str()) == 0) return absl::OkStatus();
+  const absl::Status failed = absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
+  std::remove(draft.c_str());
+  return failed;
+}
+
+// Blocks the signals that end the program; a thread waits for them instead, so
+// that no code runs inside a signal handler.
+class SignalWait {
+ public:
+  SignalWait() {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+  }
+  ~SignalWait() {
+    if (!thread_.joinable()) return;
+    pthread_kill(thread_.native_handle(), SIGTERM);
+    thread_.join();
+  }
+  void OnSignal(CoordinatorServer* server) {
+    thread_ = std::thread([this, server] {
+      int signal = 0;
+      sigwait(&signals_, &signal);
+      server->RequestStop();
+    });
+  }
+
+ private:
+  sigset_t signals_;
+  std::thread thread_;
+};
+
+int Fail(const absl::Status& why) {
+  LogError(why.ToString());
+  return kExitFailure;
+}
+
+int Serve(const Flags& flags) {
+  SetUpLog("coordinator", flags.verbose ? LogLevel::kDebug : LogLevel::kInfo);
+  const RealClock clock;
+  absl::StatusOr<std::unique_ptr<Store>> store = OpenSqliteStore(flags.store);
+  if (!store.ok()) return Fail(store.status());
+
+  std::unique_ptr<CoordinatorServer> server;
+  SignalWait signals;
+  {
+    absl::StatusOr<std::unique_ptr<CoordinatorServer>> started =
+        CoordinatorServer::Start(flags.server, *std::move(store), &clock);
+    if (!started.ok()) return Fail(started.status());
+    server = *std::move(started);
+  }
+  signals.OnSignal(server.get());
+  if (!flags.port_file.empty()) {
+    const absl::Status written = WriteFile(flags.port_file, absl::StrCat(server->address(), "\n"));
+    if (!written.ok()) return Fail(written);
+  }
+  LogInfo("listening on ", server->address(), ", store ", flags.store);
+  if (!IsLoopback(server->address())) {
+    LogWarning("other hosts can reach ", server->address(),
+               ", and there is no authentication yet: whoever reaches it can change all jobs");
+  }
+  server->AwaitEnd();
+  server->Stop();
+  const absl::Status health = server->health();
+  if (!health.ok()) return Fail(health);
+  LogInfo("stopped");
+  return kExitStopped;
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app(
+      "The Lockstep coordinator: decides who takes part in training jobs, who owns which shard, "
+      "and what is synchronised when.");
+  app.add_option("--listen", flags.server.listen, "HOST:PORT to serve on; port 0: any free one")
+      ->capture_default_str();
+  app.add_option("--store", flags.store,
+                 "file that keeps jobs, epochs and histories; made if absent; ':memory:' keeps "
+                 "nothing beyond this process")
+      ->capture_default_str();
+  app.add_option("--port-file", flags.port_file,
+                 "write the address that is served to this file, once it is");
+  app.add_flag("--verbose", flags.verbose, "log more");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kExitUsage;
+  }
+  return Serve(flags);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  // The library's own complaints would repeat what the log says better.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  return lockstep::Main(argc, argv);
+}

@@ -1,0 +1,133 @@
+#include "coordinator/server/server.h"
+
+#include <chrono>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "coordinator/rpc/job_service.h"
+#include "coordinator/rpc/membership_service.h"
+#include "coordinator/rpc/sync_policy_service.h"
+#include "coordinator/runtime/coordinator.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/health_check_service_interface.h"
+
+namespace lockstep {
+namespace {
+
+// A manifest of a large model is one message.
+constexpr int kMaxMessageBytes = 64 << 20;
+// A peer that is gone without a word is noticed after about the sum of these.
+constexpr int kKeepaliveTimeMs = 10'000;
+constexpr int kKeepaliveTimeoutMs = 5'000;
+constexpr int kMinPingIntervalMs = 2'000;
+// Calls that are still open when the server stops are cut off after this.
+constexpr std::chrono::milliseconds kStopGrace(500);
+
+struct HostPort {
+  std::string host;
+  std::int32_t port = 0;
+};
+
+absl::StatusOr<HostPort> ParseListen(const std::string& listen) {
+  HostPort parsed;
+  const std::size_t colon = listen.rfind(':');
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(listen.substr(colon + 1), &parsed.port) || parsed.port < 0 ||
+      parsed.port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot listen on '", listen, "': give HOST:PORT, such as 127.0.0.1:7070"));
+  }
+  parsed.host = listen.substr(0, colon);
+  return parsed;
+}
+
+}  // namespace
+
+bool IsLoopback(absl::string_view listen) {
+  const absl::string_view host = listen.substr(0, listen.rfind(':'));
+  return absl::StartsWith(host, "127.") || host == "localhost" || host == "[::1]";
+}
+
+class CoordinatorServer::Impl {
+ public:
+  Impl(std::unique_ptr<Coordinator> coordinator, const AttendLimits& attend_limits)
+      : coordinator_(std::move(coordinator)),
+        jobs_(coordinator_.get()),
+        policies_(coordinator_.get()),
+        membership_(coordinator_.get(), attend_limits) {}
+
+  ~Impl() { Stop(); }
+
+  absl::Status Listen(const std::string& listen) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const HostPort asked, ParseListen(listen));
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+    // Else two coordinators could share a port, and each would get half the calls.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                               kMinPingIntervalMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+    builder.RegisterService(&jobs_);
+    builder.RegisterService(&policies_);
+    builder.RegisterService(&membership_);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port == 0) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "cannot listen on ", listen,
+          ": the port is taken by another process, or the address is not of this host; choose "
+          "another one, or port 0 for any that is free"));
+    }
+    address_ = absl::StrCat(asked.host, ":", port);
+    return absl::OkStatus();
+  }
+
+  const std::string& address() const { return address_; }
+  Coordinator& coordinator() { return *coordinator_; }
+
+  void Stop() {
+    // First the coordinator, so that streams end with its word for it.
+    coordinator_->Shutdown();
+    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kStopGrace);
+  }
+
+ private:
+  // Services outlive the server, and the coordinator outlives the services.
+  const std::unique_ptr<Coordinator> coordinator_;
+  JobService jobs_;
+  SyncPolicyService policies_;
+  MembershipService membership_;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
+    const ServerOptions& options, std::unique_ptr<Store> store, const Clock* clock) {
+  LOCKSTEP_RETURN_IF_ERROR(ParseListen(options.listen).status());
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> coordinator,
+                            Coordinator::Start(std::move(store), clock));
+  auto impl = std::make_unique<Impl>(std::move(coordinator), options.attend_limits);
+  LOCKSTEP_RETURN_IF_ERROR(impl->Listen(options.listen));
+  return std::unique_ptr<CoordinatorServer>(new CoordinatorServer(std::move(impl)));
+}
+
+CoordinatorServer::CoordinatorServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CoordinatorServer::~CoordinatorServer() = default;
+
+const std::string& CoordinatorServer::address() const { return impl_->address(); }
+void CoordinatorServer::AwaitEnd() { impl_->coordinator().AwaitEnd(); }
+absl::Status CoordinatorServer::health() const { return impl_->coordinator().health(); }
+void CoordinatorServer::Stop() { impl_->Stop(); }
+void CoordinatorServer::RequestStop() { impl_->coordinator().Shutdown(); }
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+// CoordinatorServer: store, coordinator and gRPC services, put together.
+#ifndef LOCKSTEP_COORDINATOR_SERVER_SERVER_H_
+#define LOCKSTEP_COORDINATOR_SERVER_SERVER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/base/mono_time.h"
+#include "coordinator/rpc/attend_stream.h"
+#include "coordinator/store/store.h"
+
+namespace lockstep {
+
+struct ServerOptions {
+  std::string listen = "127.0.0.1:7070";  // HOST:PORT; port 0: any free one
+  AttendLimits attend_limits;
+};
+
+// Whether only processes of this host can reach the address.
+bool IsLoopback(absl::string_view listen);
+
+// Thread-safe.
+class CoordinatorServer {
+ public:
+  // Recovers from the store and serves. `clock` outlives it.
+  // Errors: InvalidArgument: no HOST:PORT. FailedPrecondition: the port is
+  //   taken, or the address is not of this host. Those of Coordinator::Start().
+  static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(const ServerOptions& options,
+                                                                  std::unique_ptr<Store> store,
+                                                                  const Clock* clock);
+  ~CoordinatorServer();  // Stop()
+
+  // HOST:PORT with the port that was bound.
+  const std::string& address() const;
+
+  // Returns when the coordinator has stopped by itself or Stop() was called.
+  void AwaitEnd();
+  // Why the coordinator stopped by itself; OK while it runs.
+  absl::Status health() const;
+  // Ends streams with UNAVAILABLE and refuses calls, within about a second.
+  void Stop();
+  // Asks AwaitEnd() to return; the caller of it stops the server.
+  void RequestStop();
+
+ private:
+  class Impl;
+  explicit CoordinatorServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_COORDINATOR_SERVER_SERVER_H_
