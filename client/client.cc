@@ -9,7 +9,7 @@
 #include "grpcpp/grpcpp.h"
 #include "lockstep/v1/job.grpc.pb.h"
 #include "lockstep/v1/policy.grpc.pb.h"
-#include "proto/grpc_status/grpc_status.h"
+#include "proto/convert/status_convert.h"
 
 namespace lockstep {
 namespace {
@@ -20,6 +20,8 @@ constexpr int kMaxPages = 100'000;
 grpc::ChannelArguments ChannelSettings() {
   grpc::ChannelArguments settings;
   settings.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  // A proxy of the environment is for the outside; the coordinator is on the inside.
+  settings.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   settings.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   settings.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
   return settings;
@@ -71,7 +73,7 @@ class Client::Impl {
       return absl::DeadlineExceededError(absl::StrCat("no answer of the coordinator at ", address_,
                                                       " within ", absl::FormatDuration(timeout)));
     }
-    return ToAbslStatus(status);
+    return FromGrpcStatus(status);
   }
 
  private:

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/mutex.h"
 #include "proto/convert/convert.h"
-#include "proto/grpc_status/grpc_status.h"
+#include "proto/convert/status_convert.h"
 
 namespace lockstep {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "grpcpp/grpcpp.h"
-#include "proto/grpc_status/grpc_status.h"
+#include "proto/convert/status_convert.h"
 
 namespace lockstep {
 

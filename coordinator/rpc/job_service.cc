@@ -56,7 +56,7 @@ grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* con
     return reactor;
   }
   const std::string name = spec->name;
-  coordinator_->Submit(CreateJob{*std::move(spec)}, [this, name, response, completion](
+  coordinator_->Submit(lockstep::CreateJob{*std::move(spec)}, [this, name, response, completion](
                                                         const absl::StatusOr<Reply>& reply) {
     if (!reply.ok()) {
       completion->Finish(reply.status());
@@ -114,7 +114,7 @@ grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* con
     completion->Finish(name);
     return reactor;
   }
-  coordinator_->Submit(DeleteJob{request->job()}, [completion](const absl::StatusOr<Reply>& reply) {
+  coordinator_->Submit(lockstep::DeleteJob{request->job()}, [completion](const absl::StatusOr<Reply>& reply) {
     completion->Finish(reply.status());
   });
   return reactor;

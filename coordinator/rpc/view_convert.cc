@@ -57,13 +57,25 @@ std::string PhaseName(Phase phase) {
   return "";
 }
 
-google::protobuf::Timestamp ViewOf(absl::Time time) {
-  google::protobuf::Timestamp view;
-  const std::int64_t seconds = absl::ToUnixSeconds(time);
-  view.set_seconds(seconds);
-  view.set_nanos(static_cast<std::int32_t>(
-      absl::ToInt64Nanoseconds(time - absl::FromUnixSeconds(seconds))));
-  return view;
+// Of a member of the running epoch: entries take effect in order.
+LogNumber AppliedBy(const JobState& job, const std::string& worker) {
+  if (!job.epoch.has_value() || job.epoch->stage != EpochStage::kRunning ||
+      job.RankOf(worker) < 0) {
+    return LogNumber();
+  }
+  const std::int64_t from_start = job.epoch->log_number.value();
+  for (std::int64_t number = job.last_number().value(); number > from_start; --number) {
+    if (job.log[static_cast<std::size_t>(number - 1)].applied.contains(worker)) {
+      return LogNumber(number);
+    }
+  }
+  return job.epoch->log_number;
+}
+
+LogNumber AppliedByAll(const JobState& job) {
+  std::int64_t number = job.last_number().value();
+  while (number > 0 && !IsEffective(job, LogNumber(number))) --number;
+  return LogNumber(number);
 }
 
 // Not so for a revision that was only validated.
@@ -79,7 +91,7 @@ v1::SyncPolicyRevision ViewOfRevision(const JobState& job, const PolicyHistoryEn
   view.set_revision(revision.revision.value());
   *view.mutable_policy() = ToProto(revision.policy);
   view.set_etag(revision.etag);
-  *view.mutable_create_time() = ViewOf(revision.create_time);
+  *view.mutable_create_time() = ToProto(revision.create_time);
   view.set_author(revision.author);
   view.set_reason(revision.reason);
   view.set_log_number(revision.number.value());
@@ -111,7 +123,8 @@ v1::Job ViewOfJob(const JobState& job) {
   view.set_step(job.step());
   if (!job.policies.empty()) *view.mutable_policy() = ViewOfRevision(job, job.newest_policy());
   view.set_log_number(job.last_number().value());
-  *view.mutable_create_time() = ViewOf(job.create_time);
+  *view.mutable_create_time() = ToProto(job.create_time);
+  view.set_applied_log_number(AppliedByAll(job).value());
   return view;
 }
 
@@ -125,6 +138,7 @@ v1::Worker ViewOfWorker(const JobState& job, const WorkerState& worker) {
   view.set_phase(PhaseName(worker.phase));
   view.set_transport(worker.transport);
   view.set_optimizer_bytes(worker.optimizer_bytes);
+  view.set_applied_log_number(AppliedBy(job, worker.name).value());
   view.mutable_metrics()->insert(worker.metrics.begin(), worker.metrics.end());
   return view;
 }

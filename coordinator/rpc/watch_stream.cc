@@ -8,7 +8,7 @@
 #include "common/base/mutex.h"
 #include "coordinator/rpc/read_job.h"
 #include "coordinator/rpc/view_convert.h"
-#include "proto/grpc_status/grpc_status.h"
+#include "proto/convert/status_convert.h"
 
 namespace lockstep {
 namespace {

@@ -39,6 +39,7 @@ Line Describe(const EpochProposed& r) {
 Line Describe(const EpochStarted& r) {
   return {.text = absl::StrCat(OnJobPrefix(r.job), "epoch ", r.epoch.value(), " started")};
 }
+Line Describe(const MemberLeft& r) { return {}; }  // told by the worker's line
 Line Describe(const EpochEnded& r) {
   return {.level = LogLevel::kWarning,
           .text = absl::StrCat(OnJobPrefix(r.job), "epoch ", r.epoch.value(), " ended: ", r.why)};

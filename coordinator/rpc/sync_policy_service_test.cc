@@ -1,0 +1,119 @@
+#include <string>
+#include <vector>
+
+#include "coordinator/rpc/rpc_fixture.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class SyncPolicyServiceRpc : public RpcFixture {
+ protected:
+  SyncPolicyServiceRpc() { EXPECT_THAT(CreateJob("mnist", 2), IsOk()); }
+
+  static v1::UpdateSyncPolicyRequest Ignoring(const std::string& pattern) {
+    v1::UpdateSyncPolicyRequest request;
+    request.set_job("mnist");
+    request.mutable_policy()->add_ignore_list(pattern);
+    return request;
+  }
+  absl::StatusOr<v1::SyncPolicyRevision> Update(const v1::UpdateSyncPolicyRequest& request) {
+    v1::UpdateSyncPolicyResponse response;
+    const absl::Status status =
+        Call(policies_, &v1::SyncPolicyService::Stub::UpdateSyncPolicy, request, &response);
+    if (!status.ok()) return status;
+    return response.revision();
+  }
+  v1::SyncPolicyRevision Newest() {
+    v1::GetSyncPolicyRequest request;
+    request.set_job("mnist");
+    v1::GetSyncPolicyResponse response;
+    EXPECT_THAT(Call(policies_, &v1::SyncPolicyService::Stub::GetSyncPolicy, request, &response),
+                IsOk());
+    return response.revision();
+  }
+  absl::Status List(int page_size, const std::string& token,
+                    v1::ListSyncPolicyRevisionsResponse* response) {
+    v1::ListSyncPolicyRevisionsRequest request;
+    request.set_job("mnist");
+    request.set_page_size(page_size);
+    request.set_page_token(token);
+    return Call(policies_, &v1::SyncPolicyService::Stub::ListSyncPolicyRevisions, request,
+                response);
+  }
+};
+
+TEST_F(SyncPolicyServiceRpc, AnUpdateMakesARevisionThatKeepsWhoAndWhy) {
+  v1::UpdateSyncPolicyRequest request = Ignoring("bn1.*");
+  request.set_author("ada");
+  request.set_reason("drift");
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const v1::SyncPolicyRevision made, Update(request));
+  EXPECT_EQ(made.revision(), 2);
+  EXPECT_EQ(made.state(), v1::SyncPolicyRevision::STATE_PENDING);
+  const v1::SyncPolicyRevision newest = Newest();
+  EXPECT_EQ(newest.revision(), 2);
+  EXPECT_EQ(newest.author(), "ada");
+  EXPECT_EQ(newest.reason(), "drift");
+  EXPECT_EQ(newest.log_number(), 1);
+  EXPECT_THAT(newest.policy().ignore_list(), ElementsAre("bn1.*"));
+}
+
+TEST_F(SyncPolicyServiceRpc, AStaleEtagIsRefused) {
+  v1::UpdateSyncPolicyRequest request = Ignoring("bn1.*");
+  request.set_etag(Newest().etag());
+  EXPECT_THAT(Update(request), IsOk());
+  EXPECT_THAT(Update(request), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_EQ(Newest().revision(), 2);
+}
+
+TEST_F(SyncPolicyServiceRpc, ValidateOnlyChangesNothing) {
+  v1::UpdateSyncPolicyRequest request = Ignoring("bn1.*");
+  request.set_validate_only(true);
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const v1::SyncPolicyRevision would_be, Update(request));
+  EXPECT_EQ(would_be.revision(), 2);
+  EXPECT_EQ(would_be.state(), v1::SyncPolicyRevision::STATE_PENDING);
+  EXPECT_EQ(Newest().revision(), 1);
+}
+
+TEST_F(SyncPolicyServiceRpc, RefusesWhatIsMalformed) {
+  EXPECT_THAT(Update(Ignoring("re:(")), StatusIs(absl::StatusCode::kInvalidArgument));
+  v1::UpdateSyncPolicyRequest no_policy;
+  no_policy.set_job("mnist");
+  EXPECT_THAT(Update(no_policy), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("policy")));
+  v1::UpdateSyncPolicyRequest wordy = Ignoring("bn1.*");
+  wordy.set_reason(std::string(5000, 'x'));
+  EXPECT_THAT(Update(wordy), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("reason")));
+  v1::UpdateSyncPolicyRequest elsewhere = Ignoring("bn1.*");
+  elsewhere.set_job("none");
+  EXPECT_THAT(Update(elsewhere), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_EQ(Newest().revision(), 1);
+}
+
+TEST_F(SyncPolicyServiceRpc, ListsRevisionsNewestFirstInPages) {
+  for (int i = 0; i < 4; ++i) ASSERT_THAT(Update(Ignoring("bn1.*")), IsOk());
+  std::vector<std::int64_t> revisions;
+  std::string token;
+  do {
+    v1::ListSyncPolicyRevisionsResponse page;
+    ASSERT_THAT(List(2, token, &page), IsOk());
+    for (const auto& revision : page.revisions()) revisions.push_back(revision.revision());
+    token = page.next_page_token();
+  } while (!token.empty());
+  EXPECT_THAT(revisions, ElementsAre(5, 4, 3, 2, 1));
+}
+
+TEST_F(SyncPolicyServiceRpc, SyncNowNeedsARunningJob) {
+  v1::SyncNowRequest request;
+  request.set_job("mnist");
+  request.set_buffers(true);
+  v1::SyncNowResponse response;
+  EXPECT_THAT(Call(policies_, &v1::SyncPolicyService::Stub::SyncNow, request, &response),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+}  // namespace
+}  // namespace lockstep
