@@ -130,7 +130,7 @@ TEST_F(JobServiceRpc, AWatchTellsTheStateNowThenChangesAndEndsWithTheJob) {
   ASSERT_THAT(Delete("mnist"), IsOk());
   while (reader->Read(&state)) {
   }
-  EXPECT_THAT(ToAbslStatus(reader->Finish()), IsOk());
+  EXPECT_THAT(FromGrpcStatus(reader->Finish()), IsOk());
 }
 
 TEST_F(JobServiceRpc, AWatchOfNoJobIsRefused) {
@@ -141,7 +141,7 @@ TEST_F(JobServiceRpc, AWatchOfNoJobIsRefused) {
   const auto reader = jobs_->WatchJob(&context, request);
   v1::WatchJobResponse state;
   EXPECT_FALSE(reader->Read(&state));
-  EXPECT_THAT(ToAbslStatus(reader->Finish()), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(FromGrpcStatus(reader->Finish()), StatusIs(absl::StatusCode::kNotFound));
 }
 
 TEST_F(JobServiceRpc, AWatchEndsUnavailableWhenTheCoordinatorStops) {
@@ -155,7 +155,7 @@ TEST_F(JobServiceRpc, AWatchEndsUnavailableWhenTheCoordinatorStops) {
   ASSERT_TRUE(reader->Read(&state));
   server_->Stop();
   EXPECT_FALSE(reader->Read(&state));
-  EXPECT_THAT(ToAbslStatus(reader->Finish()), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(FromGrpcStatus(reader->Finish()), StatusIs(absl::StatusCode::kUnavailable));
 }
 
 }  // namespace

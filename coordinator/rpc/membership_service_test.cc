@@ -1,6 +1,5 @@
+#include <functional>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/rpc/rpc_fixture.h"
@@ -10,7 +9,6 @@
 namespace lockstep {
 namespace {
 
-using testing::AnyOf;
 using testing::HasSubstr;
 
 class MembershipServiceRpc : public RpcFixture {
@@ -197,26 +195,7 @@ class NarrowMembershipServiceRpc : public MembershipServiceRpc {
 TEST_F(NarrowMembershipServiceRpc, ASlowReaderIsSentAwayAndTheOthersAreServed) {
   ASSERT_THAT(CreateJob("mnist"), IsOk());
   RawWorker worker(*membership_);
-  ASSERT_TRUE(worker.Write(RawWorker::Hello("mnist", "w0")));
-  v1::AttendResponse heard;
-  do {
-    ASSERT_TRUE(worker.Read(&heard));
-  } while (!heard.has_proposal());
-  v1::AttendRequest endpoint;
-  endpoint.mutable_endpoint()->set_epoch(heard.proposal().epoch());
-  endpoint.mutable_endpoint()->set_bytes("here");
-  ASSERT_TRUE(worker.Write(endpoint));
-  v1::GetShardPlanRequest plan_request;
-  plan_request.set_job("mnist");
-  v1::GetShardPlanResponse plan;
-  ASSERT_THAT(Call(jobs_, &v1::JobService::Stub::GetShardPlan, plan_request, &plan), IsOk());
-  v1::AttendRequest ready;
-  ready.mutable_ready()->set_epoch(heard.proposal().epoch());
-  ready.mutable_ready()->set_plan_digest(std::stoull(plan.digest(), nullptr, 16));
-  ASSERT_TRUE(worker.Write(ready));
-  do {
-    ASSERT_TRUE(worker.Read(&heard));
-  } while (!heard.has_start());
+  worker.Join("mnist", "w0");
 
   // From here on the worker does not read. The stream's window takes some.
   v1::UpdateSyncPolicyRequest update;

@@ -1,4 +1,5 @@
-// A real server on a loopback port with a store in memory, and raw stubs to it.
+// A real server on a loopback port with a store in memory, raw stubs to it, and
+// workers played by hand.
 #ifndef LOCKSTEP_COORDINATOR_RPC_RPC_FIXTURE_H_
 #define LOCKSTEP_COORDINATOR_RPC_RPC_FIXTURE_H_
 
@@ -16,6 +17,7 @@
 #include "lockstep/v1/job.grpc.pb.h"
 #include "lockstep/v1/membership.grpc.pb.h"
 #include "lockstep/v1/policy.grpc.pb.h"
+#include "proto/convert/convert.h"
 #include "proto/convert/status_convert.h"
 
 namespace lockstep {
@@ -81,6 +83,32 @@ class RawWorker {
     }
     return FromGrpcStatus(stream_->Finish());
   }
+  // From Hello to Start, as a member of an epoch of its own.
+  void Join(const std::string& job, const std::string& name) {
+    v1::AttendResponse heard;
+    ASSERT_TRUE(Write(Hello(job, name)));
+    while (!heard.has_proposal()) ASSERT_TRUE(Read(&heard));
+    epoch_ = heard.proposal().epoch();
+    const absl::StatusOr<ShardPlan> plan = FromProto(heard.proposal().plan());
+    ASSERT_THAT(plan, IsOk());
+    v1::AttendRequest request;
+    request.mutable_endpoint()->set_epoch(epoch_);
+    request.mutable_endpoint()->set_bytes("here");
+    ASSERT_TRUE(Write(request));
+    request.mutable_ready()->set_epoch(epoch_);
+    request.mutable_ready()->set_plan_digest(plan->Digest());
+    ASSERT_TRUE(Write(request));
+    while (!heard.has_start()) ASSERT_TRUE(Read(&heard));
+  }
+  bool Apply(std::int64_t log_number, std::int64_t step) {
+    v1::AttendRequest request;
+    request.mutable_applied()->set_epoch(epoch_);
+    request.mutable_applied()->set_log_number(log_number);
+    request.mutable_applied()->set_step(step);
+    return Write(request);
+  }
+  std::int64_t epoch() const { return epoch_; }
+
   void WritesDone() { stream_->WritesDone(); }
   void Cancel() { context_.TryCancel(); }
 
@@ -103,6 +131,7 @@ class RawWorker {
   }
 
  private:
+  std::int64_t epoch_ = 0;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<v1::AttendRequest, v1::AttendResponse>> stream_;
 };
