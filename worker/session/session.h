@@ -1,0 +1,132 @@
+// Session: what training code calls to train a module in lockstep with others.
+//
+//   auto session = lockstep::Session::Join(options, *model, lockstep::AdamW{.lr = 3e-4});
+//   while ((*session)->step() < steps) {
+//     status = (*session)->BeforeForward();
+//     auto loss = criterion(model->forward(x), y);
+//     loss.backward();
+//     status = (*session)->Step({.samples = x.size(0)});
+//   }
+//
+// Gradients are zero again after each Step(). Exceptions of LibTorch end as
+// statuses. After the error of a collective call the membership is over: every
+// later call returns that error; leave, and join anew.
+//
+// Used by one thread.
+#ifndef LOCKSTEP_WORKER_SESSION_SESSION_H_
+#define LOCKSTEP_WORKER_SESSION_SESSION_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/ids.h"
+#include "common/policy/sync_policy.h"
+#include "common/protocol/messages.h"
+#include "worker/agent/coordinator_link.h"
+#include "worker/engine/engine.h"
+#include "worker/engine/model.h"
+#include "worker/optim/optimizer.h"
+#include "worker/session/session_options.h"
+#include "worker/transport/transport.h"
+
+namespace torch::nn {
+class Module;
+}
+namespace torch::jit {
+struct Module;
+}
+
+namespace lockstep {
+
+class Session final {
+ public:
+  // Joins the job, or trains alone; returns when all ranks are ready and hold
+  // equal replicas as the policy says. `module` outlives the session; meanwhile
+  // its parameters may be changed in value, not in type, shape or place.
+  // Errors: InvalidArgument: options, optimizer or module, named. NotFound: no
+  //   such job. Unavailable: the coordinator was not reached. DeadlineExceeded:
+  //   names who is missing. Others as the coordinator turns this worker away.
+  static absl::StatusOr<std::unique_ptr<Session>> Join(const SessionOptions& options,
+                                                       torch::nn::Module& module,
+                                                       const OptimizerConfig& optimizer);
+  static absl::StatusOr<std::unique_ptr<Session>> Join(const SessionOptions& options,
+                                                       torch::jit::Module& module,
+                                                       const OptimizerConfig& optimizer);
+
+  // Leaves with CANCELLED if Leave() was not called.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // While one is alive, BeforeForward() triggers nothing: for the forwards of
+  // gradient accumulation. It must not outlive the session.
+  class NoSyncScope {
+   public:
+    explicit NoSyncScope(Session* session) : session_(session) { ++session_->no_sync_; }
+    ~NoSyncScope() { --session_->no_sync_; }
+    NoSyncScope(const NoSyncScope&) = delete;
+    NoSyncScope& operator=(const NoSyncScope&) = delete;
+
+   private:
+    Session* const session_;
+  };
+  [[nodiscard]] NoSyncScope NoSync() { return NoSyncScope(this); }
+
+  // Collective unless said otherwise. Errors of all: see Transport; each names
+  // the ranks and tensors it is about.
+
+  // Before each training forward: synchronises buffers if the policy says so. A
+  // second call in one step does nothing, nor does one under NoSync() or while
+  // autograd is off (evaluation).
+  absl::Status BeforeForward();
+  // Before each evaluation, on all ranks alike: synchronises if the policy says
+  // so.
+  absl::Status BeforeEvaluation();
+  // After the backward passes of one step. Also InvalidArgument: the gradient is
+  //   not finite, or no rank has samples: nothing was changed, on no rank.
+  absl::Status Step(const StepOptions& options);
+  // Now, whatever the policy's schedule says (pytorch#30718). Buffers are those
+  // that the policy's lists select.
+  absl::Status BroadcastBuffers(int root);
+  absl::Status BroadcastParameters(int root);
+  // How far the ranks' buffers are apart, selected or not.
+  absl::StatusOr<BufferDrift> MeasureBufferDrift();
+
+  // Not collective: goes to the coordinator with the next heartbeat.
+  void Report(Phase phase, const std::map<std::string, double>& metrics);
+  // Not collective: ends the membership; OK: the work is done. The module owns
+  // its parameters again.
+  void Leave(const absl::Status& why);
+
+  int rank() const { return engine_->rank(); }
+  int world_size() const { return engine_->world_size(); }
+  Epoch epoch() const { return engine_->epoch(); }
+  std::int64_t step() const { return engine_->step(); }  // committed
+  Revision revision() const { return engine_->revision(); }
+  const SyncPolicy& policy() const { return engine_->policy(); }
+  const std::vector<AppliedEntry>& applied() const { return engine_->applied(); }
+  EngineStats stats() const { return engine_->stats(); }
+
+ private:
+  Session() = default;
+
+  static absl::StatusOr<std::unique_ptr<Session>> JoinWith(const SessionOptions& options,
+                                                           std::unique_ptr<Model> model,
+                                                           const OptimizerConfig& optimizer);
+
+  // The engine uses what is above it, so it goes first.
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<TransportFactory> transports_;  // null: alone
+  std::unique_ptr<CoordinatorLink> link_;         // null: alone
+  std::unique_ptr<Engine> engine_;
+  int no_sync_ = 0;  // scopes alive
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_WORKER_SESSION_SESSION_H_

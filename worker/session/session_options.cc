@@ -1,0 +1,52 @@
+#include "worker/session/session_options.h"
+
+#include <cstdint>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace lockstep {
+namespace {
+
+absl::Status Refuse(absl::string_view option, absl::string_view value,
+                    absl::string_view allowed) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the session's option ", option, " is '", value, "'; ", allowed));
+}
+
+// "host:port", "[::1]:port".
+bool IsHostAndPort(absl::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  std::int32_t port = 0;
+  return colon != absl::string_view::npos && colon > 0 &&
+         absl::SimpleAtoi(text.substr(colon + 1), &port) && port > 0 && port < 65536;
+}
+
+}  // namespace
+
+absl::Status SessionOptions::Validate() const {
+  if (join_timeout <= absl::ZeroDuration()) {
+    return Refuse("join_timeout", absl::FormatDuration(join_timeout), "allowed is more than 0");
+  }
+  if (operation_timeout <= absl::ZeroDuration()) {
+    return Refuse("operation_timeout", absl::FormatDuration(operation_timeout),
+                  "allowed is more than 0");
+  }
+  if (coordinator.empty()) return lockstep::Validate(policy);
+  if (!IsHostAndPort(coordinator)) {
+    return Refuse("coordinator", coordinator,
+                  "expected host:port, or nothing to train alone (world size 1)");
+  }
+  if (job.empty()) return Refuse("job", job, "name the training run that the coordinator holds");
+  if (worker.empty()) {
+    return Refuse("worker", worker, "give this worker a name that is unique in its job");
+  }
+  if (transport != "shm" && transport != "gloo") {
+    return Refuse("transport", transport,
+                  "allowed are 'shm' (ranks of one host) and 'gloo' (ranks of several)");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep

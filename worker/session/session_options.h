@@ -1,0 +1,37 @@
+// SessionOptions: how one worker takes part in a job.
+#ifndef LOCKSTEP_WORKER_SESSION_SESSION_OPTIONS_H_
+#define LOCKSTEP_WORKER_SESSION_SESSION_OPTIONS_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/policy/sync_policy.h"
+
+namespace lockstep {
+
+struct SessionOptions {
+  // Of the coordinator: "host:port". Empty: train alone, world size 1.
+  std::string coordinator;
+  // Which training run, and this worker's stable name in it. Not needed alone.
+  std::string job;
+  std::string worker;
+  // "shm": ranks of one host. "gloo": ranks of several. Not used alone.
+  std::string transport = "shm";
+  // Network interface that Gloo listens on, as "eth0". Empty: that of the host's
+  // name.
+  std::string gloo_interface;
+  // From attending to the first step, waiting for other workers included.
+  absl::Duration join_timeout = absl::Minutes(5);
+  // Of each collective operation; a rank that is later than this is missing.
+  absl::Duration operation_timeout = absl::Seconds(60);
+  // In force when training alone; else the job's policy is.
+  SyncPolicy policy;
+
+  // Errors: InvalidArgument names the option, its value and what is allowed.
+  absl::Status Validate() const;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_WORKER_SESSION_SESSION_OPTIONS_H_
