@@ -1,0 +1,67 @@
+#include "worker/trainer/report.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+
+namespace lockstep {
+
+std::string ToJson(const TrainingReport& report) {
+  using Json = nlohmann::ordered_json;
+  Json json = {
+      {"rank", report.rank},
+      {"worker", report.worker},
+      {"world_size", report.world_size},
+      {"transport", report.transport},
+      {"steps", report.steps},
+      {"images", report.images},
+      {"seconds", report.seconds},
+      {"images_per_second", report.images_per_second()},
+      {"evaluations", Json::array()},
+      {"losses", Json::array()},
+      {"drift", Json::array()},
+      {"switches", Json::array()},
+      {"buffer_digest", report.buffer_digest},
+      {"parameter_digest", report.parameter_digest},
+      {"optimizer_bytes", report.optimizer_bytes},
+      {"syncs", report.syncs},
+      {"synced_bytes", report.synced_bytes},
+      {"revision", report.revision},
+  };
+  for (const auto& [step, accuracy, loss] : report.evaluations) {
+    json["evaluations"].push_back({{"step", step}, {"accuracy", accuracy}, {"loss", loss}});
+  }
+  for (const auto& [step, loss] : report.losses) {
+    json["losses"].push_back({{"step", step}, {"loss", loss}});
+  }
+  for (const auto& [step, largest, buffer] : report.drift) {
+    json["drift"].push_back({{"step", step}, {"largest", largest}, {"buffer", buffer}});
+  }
+  for (const auto& [revision, log_number, effective_step] : report.switches) {
+    json["switches"].push_back({{"revision", revision},
+                                {"log_number", log_number},
+                                {"effective_step", effective_step}});
+  }
+  return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
+}
+
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
+  std::ofstream file(temporary, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const std::string why = std::strerror(errno);
+    std::remove(temporary.c_str());
+    return absl::UnavailableError(absl::StrCat("cannot write '", path, "': ", why));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+#include "worker/trainer/report.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "common/base/status_matchers.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace lockstep {
+namespace {
+
+TEST(Report, HoldsEveryFigureUnderItsName) {
+  const TrainingReport report = {
+      .rank = 1,
+      .worker = "w1",
+      .world_size = 2,
+      .transport = "shm",
+      .steps = 10,
+      .images = 640,
+      .seconds = 2,
+      .evaluations = {{.step = 10, .accuracy = 0.5, .loss = 1.5}},
+      .losses = {{.step = 1, .loss = std::nan("")}},
+      .drift = {{.step = 5, .largest = 0.25, .buffer = "bn.running_mean"}},
+      .switches = {{.revision = 2, .log_number = 1, .effective_step = 7}},
+      .buffer_digest = "00ff",
+      .parameter_digest = "ff00",
+      .optimizer_bytes = 8,
+      .syncs = 3,
+      .synced_bytes = 300,
+      .revision = 2,
+  };
+  EXPECT_EQ(nlohmann::json::parse(ToJson(report)), nlohmann::json::parse(R"({
+    "rank": 1, "worker": "w1", "world_size": 2, "transport": "shm", "steps": 10,
+    "images": 640, "seconds": 2.0, "images_per_second": 320.0,
+    "evaluations": [{"step": 10, "accuracy": 0.5, "loss": 1.5}],
+    "losses": [{"step": 1, "loss": null}],
+    "drift": [{"step": 5, "largest": 0.25, "buffer": "bn.running_mean"}],
+    "switches": [{"revision": 2, "log_number": 1, "effective_step": 7}],
+    "buffer_digest": "00ff", "parameter_digest": "ff00", "optimizer_bytes": 8,
+    "syncs": 3, "synced_bytes": 300, "revision": 2})"));
+}
+
+TEST(WriteFile, ReplacesTheFileOrSaysWhyNot) {
+  const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/report.json";
+  LOCKSTEP_ASSERT_OK(WriteFile(path, "old"));
+  LOCKSTEP_ASSERT_OK(WriteFile(path, "new"));
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_EQ(text.str(), "new");
+  EXPECT_THAT(WriteFile("/no/such/folder/report.json", "x"),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       testing::HasSubstr("'/no/such/folder/report.json': No such file")));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+#include "worker/trainer/sampler.h"
+
+#include <cstddef>
+#include <numeric>
+#include <utility>
+
+#include "common/base/prng.h"
+
+namespace lockstep {
+
+Sampler::Sampler(std::int64_t images, std::int64_t batch, int rank, int world_size,
+                 std::uint64_t seed)
+    : batch_(batch), rank_(rank), world_size_(world_size), seed_(seed), order_(images) {}
+
+std::int64_t Sampler::batches() const {
+  const auto images = static_cast<std::int64_t>(order_.size());
+  const std::int64_t full = images / batch_;
+  const std::int64_t rest = images % batch_;
+  const bool joins_previous = rest == 1 && full > 0;
+  return rest == 0 || joins_previous ? full : full + 1;
+}
+
+std::int64_t Sampler::steps_per_epoch() const {
+  return (batches() + world_size_ - 1) / world_size_;
+}
+
+void Sampler::Shuffle(std::int64_t epoch) {
+  if (epoch == epoch_) return;
+  epoch_ = epoch;
+  std::iota(order_.begin(), order_.end(), 0);
+  Prng prng(Prng(seed_).Next() + static_cast<std::uint64_t>(epoch));
+  for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[prng.Below(i)]);
+}
+
+std::span<const std::int64_t> Sampler::Batch(std::int64_t step) {
+  Shuffle(step / steps_per_epoch());
+  const std::int64_t index = step % steps_per_epoch() * world_size_ + rank_;
+  if (index >= batches()) return {};
+  const auto images = static_cast<std::int64_t>(order_.size());
+  const std::int64_t begin = index * batch_;
+  const std::int64_t end = index + 1 == batches() ? images : begin + batch_;
+  return std::span(order_).subspan(begin, end - begin);
+}
+
+}  // namespace lockstep
