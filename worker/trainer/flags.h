@@ -1,0 +1,22 @@
+// The worker program's command line.
+#ifndef LOCKSTEP_WORKER_TRAINER_FLAGS_H_
+#define LOCKSTEP_WORKER_TRAINER_FLAGS_H_
+
+#include <variant>
+
+#include "worker/trainer/training.h"
+
+namespace lockstep {
+
+struct WorkerFlags {
+  TrainingOptions training;
+  bool verbose = false;
+};
+
+// The flags, checked; or the exit code if there is nothing to run: 0 after
+// --help, 2 after a mistake, which it has explained on standard error.
+std::variant<WorkerFlags, int> ParseFlags(int argc, char** argv);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_WORKER_TRAINER_FLAGS_H_

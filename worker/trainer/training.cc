@@ -1,0 +1,262 @@
+#include "worker/trainer/training.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "ATen/Parallel.h"
+#include "ATen/core/Reduction.h"
+#include "ATen/ops/argmax.h"
+#include "ATen/ops/cross_entropy_loss.h"
+#include "ATen/ops/empty.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "c10/core/GradMode.h"
+#include "common/base/digest.h"
+#include "common/base/log.h"
+#include "common/base/mono_time.h"
+#include "common/base/status_macros.h"
+#include "torch/utils.h"
+#include "worker/session/session.h"
+#include "worker/torch/guard.h"
+#include "worker/trainer/classifier.h"
+#include "worker/trainer/mnist.h"
+#include "worker/trainer/report.h"
+#include "worker/trainer/sampler.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kStepsPerLoss = 10;
+constexpr std::int64_t kEvaluationBatch = 500;
+
+volatile std::sig_atomic_t stop_signal = 0;
+
+struct Batch {
+  at::Tensor images;  // float32[n, 1, 28, 28]
+  at::Tensor labels;  // int64[n]
+};
+
+// `index(i)`: which image is the i-th of the `count` ones.
+template <typename Index>
+Batch MakeBatch(const LabeledImages& data, std::int64_t count, Index index) {
+  // Mean and standard deviation of MNIST's pixels, of 0 to 1.
+  constexpr float kMean = 0.1307f;
+  constexpr float kDeviation = 0.3081f;
+  Batch batch = {.images = at::empty({count, 1, kImageSide, kImageSide}),
+                 .labels = at::empty({count}, at::kLong)};
+  float* pixels = batch.images.mutable_data_ptr<float>();
+  std::int64_t* labels = batch.labels.mutable_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint8_t* from = data.pixels.data() + index(i) * kImagePixels;
+    for (std::int64_t k = 0; k < kImagePixels; ++k) {
+      *pixels++ = (static_cast<float>(from[k]) / 255.0f - kMean) / kDeviation;
+    }
+    *labels++ = data.labels[index(i)];
+  }
+  return batch;
+}
+
+std::string DigestOf(std::vector<NamedTensor> tensors) {
+  Digester digester;
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor values = tensor.detach().contiguous();
+    digester.Add(name).Add(std::span(static_cast<const std::byte*>(values.const_data_ptr()),
+                                     values.nbytes()));
+  }
+  return absl::StrFormat("%016x", digester.Finish());
+}
+
+// One run, with what it needs and what it has found out so far.
+class Training {
+ public:
+  Training(const TrainingOptions& options, LabeledImages train, LabeledImages test,
+           Classifier* classifier, Session* session)
+      : options_(options),
+        train_(std::move(train)),
+        test_(std::move(test)),
+        classifier_(classifier),
+        session_(session),
+        sampler_(train_.size(), options.batch, session->rank(), session->world_size(),
+                 options.seed) {}
+
+  // Every step, and what is due between steps.
+  absl::Status Run() {
+    const std::int64_t steps = StepsToDo();
+    LogInfo("training as rank ", session_->rank(), " of ", session_->world_size(), ": ", steps,
+            " steps of ", options_.batch, " images each, policy revision ",
+            session_->revision().value());
+    if (options_.evaluate_at.contains(0)) LOCKSTEP_RETURN_IF_ERROR(Evaluate());
+    while (session_->step() < steps) {
+      if (StopSignal() != 0) {
+        return absl::CancelledError(absl::StrCat("stopped by signal ", StopSignal(), " after step ",
+                                                 session_->step()));
+      }
+      LOCKSTEP_RETURN_IF_ERROR(TakeStep());
+      const std::int64_t step = session_->step();
+      if (options_.drift_every > 0 && step % options_.drift_every == 0) {
+        LOCKSTEP_RETURN_IF_ERROR(MeasureDrift());
+      }
+      if (step == steps || options_.evaluate_at.contains(step) ||
+          (options_.evaluate_every > 0 && step % options_.evaluate_every == 0)) {
+        LOCKSTEP_RETURN_IF_ERROR(Evaluate());
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  TrainingReport Report() {
+    const EngineStats stats = session_->stats();
+    report_.rank = session_->rank();
+    report_.worker = options_.session.worker;
+    report_.world_size = session_->world_size();
+    report_.transport = options_.session.coordinator.empty() ? "none" : options_.session.transport;
+    report_.steps = session_->step();
+    report_.seconds = absl::ToDoubleSeconds(training_time_);
+    report_.buffer_digest = DigestOf(classifier_->Tensors()->Buffers());
+    report_.parameter_digest = DigestOf(classifier_->Tensors()->Parameters());
+    report_.optimizer_bytes = stats.optimizer_bytes;
+    report_.syncs = stats.syncs;
+    report_.synced_bytes = stats.synced_bytes;
+    report_.revision = session_->revision().value();
+    return report_;
+  }
+
+ private:
+  std::int64_t StepsToDo() const {
+    const std::int64_t all = options_.epochs * sampler_.steps_per_epoch();
+    return options_.steps > 0 ? std::min(options_.steps, all) : all;
+  }
+
+  absl::Status TakeStep() {
+    const MonoTime start = MonoTime::Now();
+    const Revision before = session_->revision();
+    const std::span<const std::int64_t> indices = sampler_.Batch(session_->step());
+    const auto samples = static_cast<std::int64_t>(indices.size());
+    LOCKSTEP_RETURN_IF_ERROR(session_->BeforeForward());
+    if (samples > 0) {
+      const Batch batch = MakeBatch(train_, samples, [&](std::int64_t i) { return indices[i]; });
+      const at::Tensor loss =
+          at::cross_entropy_loss(classifier_->Forward(batch.images), batch.labels);
+      loss.backward();
+      loss_ = loss.item<double>();
+    }
+    LOCKSTEP_RETURN_IF_ERROR(session_->Step({.samples = samples}));
+    training_time_ += MonoTime::Now() - start;
+    report_.images += samples;
+    Note(before);
+    return absl::OkStatus();
+  }
+
+  // What the step just taken adds to the report, here and at the coordinator.
+  void Note(Revision before) {
+    const std::int64_t step = session_->step();
+    if (step == 1 || step % kStepsPerLoss == 0) report_.losses.push_back({step, loss_});
+    if (session_->revision() != before) {
+      const AppliedEntry& entry = session_->applied().back();
+      LogInfo("policy revision ", session_->revision().value(), " in force behind step ",
+              entry.step, ": ", Describe(session_->policy()));
+      report_.switches.push_back(
+          {session_->revision().value(), entry.number.value(), entry.step});
+    }
+    session_->Report(Phase::kTraining,
+                     {{"loss", loss_},
+                      {"images_per_second", report_.images / absl::ToDoubleSeconds(training_time_)},
+                      {"synced_bytes", static_cast<double>(session_->stats().synced_bytes)},
+                      {"revision", static_cast<double>(session_->revision().value())}});
+  }
+
+  absl::Status MeasureDrift() {
+    LOCKSTEP_ASSIGN_OR_RETURN(const BufferDrift drift, session_->MeasureBufferDrift());
+    report_.drift.push_back({session_->step(), drift.largest, drift.buffer});
+    return absl::OkStatus();
+  }
+
+  absl::Status Evaluate() {
+    session_->Report(Phase::kEvaluating, {});
+    LOCKSTEP_RETURN_IF_ERROR(session_->BeforeEvaluation());
+    const c10::AutoGradMode no_grad(false);
+    classifier_->SetTraining(false);
+    double loss = 0;
+    std::int64_t correct = 0;
+    for (std::int64_t begin = 0; begin < test_.size(); begin += kEvaluationBatch) {
+      const std::int64_t count = std::min(kEvaluationBatch, test_.size() - begin);
+      const Batch batch = MakeBatch(test_, count, [&](std::int64_t i) { return begin + i; });
+      const at::Tensor scores = classifier_->Forward(batch.images);
+      loss += at::cross_entropy_loss(scores, batch.labels, {}, at::Reduction::Sum).item<double>();
+      correct += scores.argmax(1).eq(batch.labels).sum().item<std::int64_t>();
+    }
+    classifier_->SetTraining(true);
+    const auto images = static_cast<double>(test_.size());
+    report_.evaluations.push_back(
+        {session_->step(), static_cast<double>(correct) / images, loss / images});
+    LogInfo(absl::StrFormat("step %d: test accuracy %.2f %%, loss %.4f", session_->step(),
+                            100 * static_cast<double>(correct) / images, loss / images));
+    return absl::OkStatus();
+  }
+
+  const TrainingOptions& options_;
+  const LabeledImages train_;
+  const LabeledImages test_;
+  Classifier* const classifier_;
+  Session* const session_;
+  Sampler sampler_;
+  double loss_ = 0;  // of the last batch that was not empty
+  absl::Duration training_time_;
+  TrainingReport report_;
+};
+
+absl::Status Refuse(absl::string_view flag, std::int64_t value, absl::string_view allowed) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, " is ", value, "; allowed is ", allowed));
+}
+
+}  // namespace
+
+absl::Status TrainingOptions::Validate() const {
+  if (data.empty()) {
+    return absl::InvalidArgumentError("--data is missing: name the folder of the MNIST idx files");
+  }
+  if (epochs < 1) return Refuse("--epochs", epochs, "1 or more");
+  if (steps < 0) return Refuse("--steps", steps, "0 (all of the epochs) or more");
+  if (batch < 1 || batch > 65536) return Refuse("--batch", batch, "1 to 65536");
+  if (evaluate_every < 0) return Refuse("--evaluate-every", evaluate_every, "0 (off) or more");
+  if (drift_every < 0) return Refuse("--drift-every", drift_every, "0 (off) or more");
+  if (!evaluate_at.empty() && *evaluate_at.begin() < 0) {
+    return Refuse("--evaluate-at", *evaluate_at.begin(), "steps of 0 or more");
+  }
+  LOCKSTEP_RETURN_IF_ERROR(lockstep::Validate(optimizer));
+  return session.Validate();
+}
+
+absl::Status Train(const TrainingOptions& options, const std::function<void()>& on_joined) {
+  LOCKSTEP_RETURN_IF_ERROR(options.Validate());
+  LOCKSTEP_ASSIGN_OR_RETURN(LabeledImages train, LoadMnist(options.data, MnistPart::kTrain));
+  LOCKSTEP_ASSIGN_OR_RETURN(LabeledImages test, LoadMnist(options.data, MnistPart::kTest));
+  at::set_num_threads(1);
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<Classifier> classifier,
+                            MakeClassifier(options.model, options.seed));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
+                            classifier->Join(options.session, options.optimizer));
+  on_joined();
+  const absl::Status status = GuardTorch("training", [&] {
+    // What a model draws at random while it trains differs from rank to rank.
+    torch::manual_seed(options.seed + static_cast<std::uint64_t>(session->rank()) + 1);
+    Training training(options, std::move(train), std::move(test), classifier.get(), session.get());
+    LOCKSTEP_RETURN_IF_ERROR(training.Run());
+    if (options.report.empty()) return absl::OkStatus();
+    return WriteFile(options.report, ToJson(training.Report()));
+  });
+  session->Leave(status);
+  return status;
+}
+
+void RequestStop(int signal) { stop_signal = signal; }
+
+int StopSignal() { return stop_signal; }
+
+}  // namespace lockstep
