@@ -179,6 +179,8 @@ TEST(Step, InASharedArenaStartsFromTheRootEvenIfThePolicyBroadcastsNothing) {
   world.Run([&](int rank) {
     LOCKSTEP_ASSERT_OK(world.Join(rank, Sgd{}, &transports));
     EXPECT_THAT(world.model(rank).parameter("w"), Each(1));
+    EXPECT_EQ(world.model(rank).initial(),
+              rank == 1 ? InitialValues::kCopyIn : InitialValues::kDiscard);
   });
 }
 
@@ -201,7 +203,8 @@ TEST(Step, TakesNothingFromARankWithoutSamplesNotEvenNaN) {
     for (float& value : world->model(rank).gradient("fc.bias")) {
       value = rank == 0 ? 1.0f : std::nanf("");
     }
-    LOCKSTEP_EXPECT_OK(world->engine(rank).Step({.samples = 1 - rank}));
+    LOCKSTEP_EXPECT_OK(
+        world->engine(rank).Step({.samples = 1 - rank, .loss = LossReduction::kSum}));
     EXPECT_THAT(world->model(rank).parameter("fc.bias"), Each(0.25f - 0.5f));
     EXPECT_THAT(world->model(rank).gradient("fc.bias"), Each(0));
   });

@@ -63,6 +63,8 @@ class VectorModel final : public Model {
   // The next CollectGradients() returns it.
   void FailNextCollect(absl::Status status) { next_collect_ = std::move(status); }
   bool adopted() const { return adopted_; }
+  // What the last Adopt() was asked for.
+  InitialValues initial() const { return initial_; }
 
   absl::StatusOr<Manifest> Describe() const override {
     Manifest manifest;
@@ -89,6 +91,7 @@ class VectorModel final : public Model {
       }
     }
     adopted_ = true;
+    initial_ = initial;
     return absl::OkStatus();
   }
 
@@ -172,6 +175,7 @@ class VectorModel final : public Model {
   std::vector<Tensor> buffers_;
   absl::Status next_collect_;
   bool adopted_ = false;
+  InitialValues initial_ = InitialValues::kCopyIn;
 };
 
 }  // namespace lockstep
