@@ -12,8 +12,9 @@
 namespace lockstep {
 namespace {
 
-// One message carries at most so many.
-constexpr std::size_t kMaxEntriesPerMessage = 100;
+// One message carries at most so many, far below kMaxEntriesPerMessage, since a
+// policy may be large.
+constexpr std::size_t kEntriesPerSend = 100;
 
 absl::Duration Rounded(absl::Duration duration) {
   return absl::Trunc(duration, absl::Milliseconds(1));
@@ -122,7 +123,7 @@ void CoordinatorFsm::SendNewEntries(JobState& job, Effects& out) {
     while (worker.stream.valid() && worker.sent < job.last_number()) {
       NewEntries message;
       const auto begin = static_cast<std::size_t>(worker.sent.value());
-      const std::size_t end = std::min(job.log.size(), begin + kMaxEntriesPerMessage);
+      const std::size_t end = std::min(job.log.size(), begin + kEntriesPerSend);
       for (std::size_t i = begin; i < end; ++i) message.entries.push_back(job.log[i].entry);
       out.send.push_back({worker.stream, std::move(message)});
       worker.sent = LogNumber(static_cast<std::int64_t>(end));

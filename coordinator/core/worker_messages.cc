@@ -161,6 +161,7 @@ void CoordinatorFsm::Hear(JobState& job, WorkerState& worker, const Applied& mes
   const bool was_sent = message.number > job.epoch->log_number && message.number <= worker.sent;
   if (worker.stage != WorkerStage::kTraining || !was_sent) return;
   const LoggedEntry& logged = job.log[static_cast<std::size_t>(message.number.value() - 1)];
+  worker.step = std::max(worker.step, message.step);
   // Said again after a reconnect.
   if (logged.applied.contains(worker.name)) return;
   Persist(EntryApplied{job.spec.name, message.number, worker.name, message.step}, out);
