@@ -46,6 +46,10 @@ absl::Status SessionOptions::Validate() const {
     return Refuse("transport", transport,
                   "allowed are 'shm' (ranks of one host) and 'gloo' (ranks of several)");
   }
+  if (transport == "gloo" && gloo_interface.empty()) {
+    return Refuse("gloo_interface", gloo_interface,
+                  "name the network interface that the peers can reach, as lo or eth0");
+  }
   return absl::OkStatus();
 }
 

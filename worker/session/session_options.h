@@ -18,9 +18,9 @@ struct SessionOptions {
   std::string worker;
   // "shm": ranks of one host. "gloo": ranks of several. Not used alone.
   std::string transport = "shm";
-  // Network interface that Gloo listens on, as "eth0". Empty: that of the host's
-  // name.
-  std::string gloo_interface;
+  // Network interface by which Gloo's peers reach this worker: as "eth0" where
+  // they are on other hosts.
+  std::string gloo_interface = "lo";
   // From attending to the first step, waiting for other workers included.
   absl::Duration join_timeout = absl::Minutes(5);
   // Of each collective operation; a rank that is later than this is missing.

@@ -30,6 +30,8 @@ TEST(SessionOptions, EachMistakeIsNamed) {
       {[](SessionOptions& o) { o.job = ""; }, "job is ''"},
       {[](SessionOptions& o) { o.worker = ""; }, "worker is ''"},
       {[](SessionOptions& o) { o.transport = "tcp"; }, "transport is 'tcp'"},
+      {[](SessionOptions& o) { o.transport = "gloo", o.gloo_interface = ""; },
+       "gloo_interface is ''"},
       {[](SessionOptions& o) { o.join_timeout = absl::ZeroDuration(); }, "join_timeout is '0'"},
       {[](SessionOptions& o) { o.operation_timeout = -absl::Seconds(1); },
        "operation_timeout is '-1s'"},

@@ -37,7 +37,8 @@ void Declare(CLI::App& app, WorkerFlags& flags, RawFlags& raw) {
                  "How tensors move: shm (ranks of one host) or gloo (of several)")
       ->capture_default_str();
   app.add_option("--gloo-interface", session.gloo_interface,
-                 "Network interface for gloo; empty: that of the host's name");
+                 "Network interface by which gloo's peers reach this worker")
+      ->capture_default_str();
   app.add_option("--model", training.model,
                  "conv, resnet, mlp, or the path of a TorchScript module that ends in .pt")
       ->capture_default_str();

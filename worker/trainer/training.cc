@@ -134,7 +134,7 @@ class Training {
   }
 
   absl::Status TakeStep() {
-    const MonoTime start = MonoTime::Now();
+    const MonoTime start = clock_.Now();
     const Revision before = session_->revision();
     const std::span<const std::int64_t> indices = sampler_.Batch(session_->step());
     const auto samples = static_cast<std::int64_t>(indices.size());
@@ -147,7 +147,7 @@ class Training {
       loss_ = loss.item<double>();
     }
     LOCKSTEP_RETURN_IF_ERROR(session_->Step({.samples = samples}));
-    training_time_ += MonoTime::Now() - start;
+    training_time_ += clock_.Now() - start;
     report_.images += samples;
     Note(before);
     return absl::OkStatus();
@@ -207,6 +207,7 @@ class Training {
   Session* const session_;
   Sampler sampler_;
   double loss_ = 0;  // of the last batch that was not empty
+  const RealClock clock_;
   absl::Duration training_time_;
   TrainingReport report_;
 };
