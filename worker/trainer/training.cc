@@ -21,6 +21,7 @@
 #include "common/base/log.h"
 #include "common/base/mono_time.h"
 #include "common/base/status_macros.h"
+#include "common/policy/sync_policy.h"
 #include "torch/utils.h"
 #include "worker/session/session.h"
 #include "worker/torch/guard.h"
