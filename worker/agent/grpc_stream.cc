@@ -58,7 +58,7 @@ class GrpcStream final : public MessageStream,
   absl::Status Send(WorkerMessage message) override {
     v1::AttendRequest request = ToProto(message);
     MutexLock lock(&mu_);
-    if (ended_ || closing_) return absl::UnavailableError("the stream to the coordinator is over");
+    if (ended_ || closing_) return absl::OkStatus();
     if (queue_.size() >= kMaxQueued) {
       return absl::UnavailableError(absl::StrCat("the coordinator does not read: ", kMaxQueued,
                                                  " messages wait to be sent"));

@@ -29,8 +29,9 @@ class MessageStream {
   // Cancels what is under way. Afterwards the sink is not called any more.
   virtual ~MessageStream() = default;
 
-  // Queues a message; never blocks. Errors: Unavailable: the stream is over, or
-  //   too much is queued; no later message will go out either.
+  // Queues a message; never blocks. After the end, messages are dropped without
+  // an error: OnEnd() has the reason, and must not be anticipated by a lesser one.
+  // Errors: Unavailable: too much is queued; the stream is of no use any more.
   virtual absl::Status Send(WorkerMessage message) = 0;
 
   // No more follows: once all that is queued went out, the coordinator is told
