@@ -146,6 +146,7 @@ TEST(GrpcLink, CarriesAnEpochFromHelloToLeave) {
     worker.Say(Start{Epoch(3)});
     worker.Say(EntriesOf({6, 7}));
     worker.Say(EntriesOf({8}));
+    EXPECT_EQ(worker.Read<Applied>(), (Applied{Epoch(3), LogNumber(5), 1}));
     EXPECT_EQ(worker.Read<Heartbeat>().epoch, Epoch(3));
     worker.Say(AbortEpoch{Epoch(3), absl::UnavailableError("a is lost")});
     LOCKSTEP_EXPECT_OK(left.Post(worker.Read<Leave>()));
@@ -156,6 +157,7 @@ TEST(GrpcLink, CarriesAnEpochFromHelloToLeave) {
   EXPECT_EQ(proposal, ProposalOf(3, 5));
   EXPECT_THAT(link->ExchangeEndpoint(Epoch(3), "here", kLong), IsOk());
   LOCKSTEP_ASSERT_OK(link->AwaitStart({Epoch(3), 99, 1024}, kLong));
+  link->ReportApplied(LogNumber(5), 1);
 
   Mailbox<absl::Status> aborted(1);
   link->OnAbort([&](const absl::Status& why) { LOCKSTEP_EXPECT_OK(aborted.Post(why)); });
