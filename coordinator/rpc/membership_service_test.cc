@@ -201,11 +201,11 @@ TEST_F(NarrowMembershipServiceRpc, ASlowReaderIsSentAwayAndTheOthersAreServed) {
   v1::UpdateSyncPolicyRequest update;
   update.set_job("mnist");
   update.set_allow_unmatched(true);
-  for (int i = 0; i < 900; ++i) {
+  for (int i = 0; i < 100; ++i) {
     update.mutable_policy()->add_ignore_list(absl::StrCat(std::string(1000, 'x'), i));
   }
   v1::UpdateSyncPolicyResponse updated;
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 20; ++i) {
     ASSERT_THAT(Call(policies_, &v1::SyncPolicyService::Stub::UpdateSyncPolicy, update, &updated),
                 IsOk());
   }

@@ -3,19 +3,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/protocol/messages.h"
 
 namespace lockstep {
-namespace {
-
-constexpr std::size_t kMaxJobNameBytes = 63;
-
-}  // namespace
 
 absl::Status CheckJobName(const std::string& job) {
   if (job.empty()) return absl::InvalidArgumentError("job is empty, but names the job");
-  if (job.size() > kMaxJobNameBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("job has ", job.size(), " bytes, but a name has at most ",
-                                                   kMaxJobNameBytes));
+  if (job.size() > static_cast<std::size_t>(kMaxJobNameBytes)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job has ", job.size(), " bytes, but a name has at most ", kMaxJobNameBytes));
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,9 @@
 namespace lockstep {
 namespace {
 
+// A policy may have a thousand patterns; a log line has not.
+constexpr std::size_t kMaxLineBytes = 1000;
+
 struct Line {
   LogLevel level = LogLevel::kInfo;
   std::string text;  // empty: not worth a line
@@ -76,7 +79,11 @@ std::string DescribeStage(WorkerStage stage) {
 }  // namespace
 
 void ChangeLog::OnRecord(const Record& record) {
-  const Line line = std::visit([](const auto& r) { return Describe(r); }, record);
+  Line line = std::visit([](const auto& r) { return Describe(r); }, record);
+  if (line.text.size() > kMaxLineBytes) {
+    line.text.resize(kMaxLineBytes);
+    line.text += " ...";
+  }
   if (!line.text.empty()) write_(line.level, line.text);
 }
 

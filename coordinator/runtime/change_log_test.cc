@@ -46,6 +46,13 @@ TEST_F(ChangeLogLines, SayWhoChangedThePolicyAndWhy) {
                                                  HasSubstr("by ada, because: drift"))));
 }
 
+TEST_F(ChangeLogLines, StayShortWhateverAPolicyHolds) {
+  PolicyRevised revised{.revision = Revision(2)};
+  revised.policy.ignore_list.assign(1000, std::string(1000, 'x'));
+  log_.OnRecord(EntryAppended{.job = "mnist", .entry = {.decision = revised}});
+  EXPECT_LT(lines_.at(0).size(), 2000u);
+}
+
 TEST_F(ChangeLogLines, TellOfAWorkerOnceAndNotWithEachHeartbeat) {
   const JobState job = JobWith(WorkerStage::kAttending);
   log_.OnJob("mnist", &job);

@@ -212,7 +212,7 @@ class Coordinator::Impl {
       for (Look& look : turn.looks) look(nullptr);
       return false;
     }
-    for (const Effects& effects : turn.effects) Dispatch(effects);
+    for (Effects& effects : turn.effects) Dispatch(std::move(effects));
     for (Look& look : turn.looks) look(&fsm_.state());
     for (WatchId watch : turn.new_watches) Notify(watch);
     NotifyChanged();
@@ -294,7 +294,7 @@ class Coordinator::Impl {
     return absl::OkStatus();
   }
 
-  void Dispatch(const Effects& effects) {
+  void Dispatch(Effects effects) {
     for (const Outgoing& out : effects.send) {
       const auto it = streams_.find(out.stream);
       if (it != streams_.end()) it->second->Send(out.message);
@@ -305,9 +305,9 @@ class Coordinator::Impl {
       it->second->End(end.why);
       streams_.erase(it);
     }
-    for (const Answer& answer : effects.answers) {
+    for (Answer& answer : effects.answers) {
       auto request = pending_.extract(answer.id);
-      if (!request.empty()) request.mapped()(answer.reply);
+      if (!request.empty()) request.mapped()(std::move(answer.reply));
     }
     changed_jobs_.insert(effects.changed_jobs.begin(), effects.changed_jobs.end());
   }
