@@ -21,9 +21,6 @@ namespace lockstep {
 struct ConformanceCase {
   std::function<std::shared_ptr<TransportFactory>()> make_factory;
   int world_size = 1;
-  // How long after its deadline a wait may end, for transports that have to ask
-  // around who is missing.
-  absl::Duration grace = absl::Seconds(1);
 };
 
 void PrintTo(const ConformanceCase& c, std::ostream* out);

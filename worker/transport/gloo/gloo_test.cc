@@ -9,8 +9,7 @@ namespace {
 
 INSTANTIATE_TEST_SUITE_P(
     Gloo, TransportConformance,
-    AllWorldSizes({.make_factory = [] { return std::make_shared<GlooFactory>(GlooOptions{}); },
-                   .grace = absl::Seconds(3)}),
+    AllWorldSizes({.make_factory = [] { return std::make_shared<GlooFactory>(GlooOptions{}); }}),
     ConformanceCaseName);
 
 TEST(GlooFactory, RefusesAnInterfaceThatIsNotThere) {

@@ -130,7 +130,7 @@ TEST(ShmProcesses, ReduceAndSpreadAcrossProcesses) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.Result(rank), "fine");
 }
 
-TEST(ShmProcesses, AKilledPeerIsNamedToAllWhoWaitWithinASecond) {
+TEST(ShmProcesses, AKilledPeerIsNamedToAllWhoWaitLongBeforeTheDeadline) {
   const std::set<std::string> before = SharedMemoryNames();
   {
     Processes processes(4, [](int rank, Transport& transport) -> std::string {
@@ -151,7 +151,7 @@ TEST(ShmProcesses, AKilledPeerIsNamedToAllWhoWaitWithinASecond) {
       EXPECT_THAT(result, HasSubstr("UNAVAILABLE"));
       EXPECT_THAT(result, HasSubstr("w2 (rank 2)"));
     }
-    EXPECT_LT(absl::Now() - killed, absl::Seconds(1));
+    EXPECT_LT(absl::Now() - killed, absl::Seconds(5));
   }
   EXPECT_EQ(SharedMemoryNames(), before);
 }

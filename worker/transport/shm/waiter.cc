@@ -21,8 +21,10 @@
 namespace lockstep::shm {
 namespace {
 
-// About as long as a short operation takes on a busy host; longer waits sleep.
+// About as long as a short operation takes; longer waits sleep. On a busy host one
+// yield may take a whole time slice, so time bounds the spin as well.
 constexpr int kSpins = 500;
+constexpr absl::Duration kSpinTime = absl::Milliseconds(1);
 // Between looks at the peers' processes and the deadline.
 constexpr absl::Duration kSlice = absl::Milliseconds(20);
 
@@ -75,9 +77,11 @@ absl::Status Waiter::AwaitAll(Counter counter, std::uint64_t value, MonoTime dea
 
 absl::Status Waiter::AwaitOne(int rank, Counter counter, std::uint64_t value, MonoTime deadline) {
   const std::atomic<std::uint64_t>& awaited = slots_[rank].*counter;
-  for (int spin = 0; spin < kSpins; ++spin) {
-    if (awaited.load(std::memory_order_acquire) >= value) return absl::OkStatus();
+  if (awaited.load(std::memory_order_acquire) >= value) return absl::OkStatus();
+  started_ = clock_.Now();
+  for (int spin = 0; spin < kSpins && clock_.Now() - started_ < kSpinTime; ++spin) {
     sched_yield();
+    if (awaited.load(std::memory_order_acquire) >= value) return absl::OkStatus();
   }
   return SleepUntil(rank, counter, value, deadline);
 }
@@ -86,7 +90,6 @@ absl::Status Waiter::SleepUntil(int rank, Counter counter, std::uint64_t value,
                                 MonoTime deadline) {
   const std::atomic<std::uint64_t>& awaited = slots_[rank].*counter;
   Bell& bell = control_->bell;
-  started_ = clock_.Now();
   while (true) {
     bell.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t rings = bell.rings.load(std::memory_order_seq_cst);
