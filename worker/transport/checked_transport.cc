@@ -162,7 +162,8 @@ absl::Status CheckedTransport::ReduceToOwners(const Arena& gradients,
   LOCKSTEP_RETURN_IF_ERROR(BeginOperation());
   const int index = ArenaIndex(gradients);
   const std::vector<LayoutLine> lines = LinesOf(index, shards);
-  const Call call = {.kind = CallKind::kReduceToOwners, .layout = DigestOf(lines), .weight = weight};
+  const Call call = {
+      .kind = CallKind::kReduceToOwners, .layout = DigestOf(lines), .weight = weight};
   absl::StatusOr<std::vector<Call>> calls = Meet(call, [&] { return lines; });
   if (!calls.ok()) return calls.status();
   absl::Status valid = CheckShards(gradients, shards);
@@ -211,10 +212,9 @@ absl::Status CheckedTransport::MoveFromOwners(const Arena& arena,
   for (int owner = 0; owner < world_size(); ++owner) {
     const Shard& shard = shards[owner];
     if (shard.elements() == 0) continue;
-    const TensorView view = {.spec = {.name = "shard",
-                                      .dtype = DType::kFloat32,
-                                      .shape = {shard.elements()}},
-                             .data = reinterpret_cast<std::byte*>(arena.values.data() + shard.begin)};
+    const TensorView view = {
+        .spec = {.name = "shard", .dtype = DType::kFloat32, .shape = {shard.elements()}},
+        .data = reinterpret_cast<std::byte*>(arena.values.data() + shard.begin)};
     LOCKSTEP_RETURN_IF_ERROR(MoveBroadcast(std::span(&view, 1), owner));
   }
   return absl::OkStatus();

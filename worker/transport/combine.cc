@@ -14,8 +14,8 @@ template <typename T>
 T Sum(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
     using Unsigned = std::make_unsigned_t<T>;
-    // 16-bit operands would be multiplied out to a signed int; a sum of two fits.
-    return static_cast<T>(static_cast<Unsigned>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b)));
+    // Unsigned sums wrap; signed ones of 32 and 64 bits would be undefined.
+    return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
   } else {
     return a + b;
   }

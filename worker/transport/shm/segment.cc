@@ -48,7 +48,8 @@ absl::StatusOr<Segment> Segment::Create(std::int64_t bytes) {
   }
   LOCKSTEP_RETURN_IF_ERROR(segment.Grow(bytes));
   if (fcntl(segment.fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {
-    return absl::InternalError(absl::StrCat("shared memory cannot be sealed: ", std::strerror(errno)));
+    return absl::InternalError(
+        absl::StrCat("shared memory cannot be sealed: ", std::strerror(errno)));
   }
   return segment;
 }
@@ -60,7 +61,7 @@ absl::StatusOr<Segment> Segment::Open(std::int32_t pid, std::int32_t fd) {
     return absl::FailedPreconditionError(
         absl::StrCat("rank 0's shared memory cannot be opened at ", path, ": ",
                      std::strerror(errno),
-                     "; all ranks must run on one host as one user, else choose another transport"));
+                     "; all ranks must run on one host as one user, or use another transport"));
   }
   return segment;
 }
@@ -95,8 +96,8 @@ absl::Status Segment::Grow(std::int64_t bytes) const {
 absl::StatusOr<Mapping> Segment::Map(std::int64_t offset, std::int64_t bytes) const {
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, offset);
   if (data == MAP_FAILED) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("shared memory of ", bytes, " bytes cannot be mapped: ", std::strerror(errno)));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "shared memory of ", bytes, " bytes cannot be mapped: ", std::strerror(errno)));
   }
   return Mapping(static_cast<std::byte*>(data), bytes);
 }
