@@ -82,7 +82,8 @@ class CoordinatorFsm {
   void SendProposal(const JobState& job, WorkerState& worker, Effects& out);
   void StartIfReady(JobState& job, Effects& out);
   void SendNewEntries(JobState& job, Effects& out);
-  // The epoch is over for all; those with an open stream attend again.
+  // The epoch is over for all; those with an open stream attend again. OK: the
+  // last of its members finished.
   void EndEpoch(JobState& job, const absl::Status& why, Effects& out);
   // Ends the worker's stream, if open, and forgets the worker. If it is a member
   // its epoch must end next.

@@ -134,7 +134,9 @@ void CoordinatorFsm::SendNewEntries(JobState& job, Effects& out) {
 void CoordinatorFsm::EndEpoch(JobState& job, const absl::Status& why, Effects& out) {
   const EpochState epoch = *job.epoch;
   job.last_step = std::max(job.last_step, job.step());
-  Persist(EpochEnded{job.spec.name, epoch.id, std::string(why.message())}, out);
+  Persist(EpochEnded{job.spec.name, epoch.id,
+                     why.ok() ? "all members finished" : std::string(why.message())},
+          out);
   job.window_end.reset();
   for (const Member& member : epoch.members) {
     const auto it = job.workers.find(member.worker);

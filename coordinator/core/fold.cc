@@ -105,10 +105,14 @@ absl::Status On(const EpochStarted& record, ClusterState& state) {
 
 absl::Status On(const MemberLeft& record, ClusterState& state) {
   LOCKSTEP_ASSIGN_OR_RETURN(JobState* const job, FindEpoch(state, record.job, record.epoch));
-  if (job->RankOf(record.worker) < 0 || !job->epoch->left.insert(record.worker).second) {
+  if (job->RankOf(record.worker) < 0 || job->epoch->left.contains(record.worker)) {
     return Contradiction("'", record.worker, "' leaves epoch ", record.epoch.value(),
                          ", of which it is no member");
   }
+  if (job->epoch->left.size() + 1 == job->epoch->members.size()) {
+    return Contradiction("all have left epoch ", record.epoch.value(), ", but it has not ended");
+  }
+  job->epoch->left.insert(record.worker);
   return absl::OkStatus();
 }
 

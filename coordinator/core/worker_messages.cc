@@ -175,15 +175,19 @@ void CoordinatorFsm::Hear(JobState& job, WorkerState& worker, const Leave& messa
     return;
   }
   const EpochState& epoch = *job.epoch;
-  if (epoch.stage == EpochStage::kRunning && message.epoch == epoch.id && message.why.ok()) {
+  const bool has_finished = epoch.stage == EpochStage::kRunning && message.epoch == epoch.id &&
+                            message.why.ok();
+  if (has_finished && epoch.left.size() + 1 == epoch.members.size()) {
+    PutOut(job, name, absl::OkStatus(), out);
+    EndEpoch(job, absl::OkStatus(), out);
+    return;
+  }
+  if (has_finished) {
     Persist(MemberLeft{job.spec.name, epoch.id, name}, out);
     streams_.erase(worker.stream);
     out.end.push_back({worker.stream, absl::OkStatus()});
     worker.stream = StreamId();
     worker.stage = WorkerStage::kLeft;
-    if (epoch.left.size() == epoch.members.size()) {
-      EndEpoch(job, absl::UnavailableError("finished"), out);
-    }
     return;
   }
   const absl::Status why = absl::UnavailableError(absl::StrCat(
