@@ -39,7 +39,9 @@ std::string Text(const EpochProposed& r) {
                         absl::StrAppend(out, member.worker, "#", member.incarnation.value());
                       }));
 }
-std::string Text(const EpochStarted& r) { return absl::StrCat("epoch ", r.epoch.value(), " started"); }
+std::string Text(const EpochStarted& r) {
+  return absl::StrCat("epoch ", r.epoch.value(), " started");
+}
 std::string Text(const MemberLeft& r) {
   return absl::StrCat(r.worker, " left epoch ", r.epoch.value());
 }

@@ -130,8 +130,9 @@ struct EntryApplied {
 
   bool operator==(const EntryApplied&) const = default;
 };
-using Record = std::variant<GenerationStarted, JobCreated, JobDeleted, ManifestAgreed, EpochProposed,
-                            EpochStarted, MemberLeft, EpochEnded, EntryAppended, EntryApplied>;
+using Record =
+    std::variant<GenerationStarted, JobCreated, JobDeleted, ManifestAgreed, EpochProposed,
+                 EpochStarted, MemberLeft, EpochEnded, EntryAppended, EntryApplied>;
 
 // ---- effects ----
 

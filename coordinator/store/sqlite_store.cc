@@ -107,7 +107,8 @@ absl::Status SqliteStore::Begin(const SqliteStoreOptions& options) {
   // Takes the lock with the first read and keeps it. Nothing is written before
   // the file is known to be ours.
   LOCKSTEP_RETURN_IF_ERROR(Run("PRAGMA locking_mode=EXCLUSIVE"));
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::int64_t tables, Number("SELECT count(*) FROM sqlite_schema"));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::int64_t tables,
+                            Number("SELECT count(*) FROM sqlite_schema"));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::int64_t application, Number("PRAGMA application_id"));
   const bool is_new = tables == 0 && application == 0;
   if (!is_new) LOCKSTEP_RETURN_IF_ERROR(CheckFormat());
@@ -115,8 +116,8 @@ absl::Status SqliteStore::Begin(const SqliteStoreOptions& options) {
   LOCKSTEP_RETURN_IF_ERROR(Run("PRAGMA synchronous=FULL"));
   if (options.max_bytes > 0) {
     LOCKSTEP_ASSIGN_OR_RETURN(const std::int64_t page_bytes, Number("PRAGMA page_size"));
-    const std::string limit =
-        absl::StrCat("PRAGMA max_page_count=", std::max<std::int64_t>(options.max_bytes / page_bytes, 1));
+    const std::int64_t pages = std::max<std::int64_t>(options.max_bytes / page_bytes, 1);
+    const std::string limit = absl::StrCat("PRAGMA max_page_count=", pages);
     LOCKSTEP_RETURN_IF_ERROR(Run(limit.c_str()));
   }
   // The journal's lock is taken by a write, so that a second opener sees it even
