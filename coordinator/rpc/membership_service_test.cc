@@ -194,7 +194,13 @@ class NarrowMembershipServiceRpc : public MembershipServiceRpc {
 
 TEST_F(NarrowMembershipServiceRpc, ASlowReaderIsSentAwayAndTheOthersAreServed) {
   ASSERT_THAT(CreateJob("mnist"), IsOk());
-  RawWorker worker(*membership_);
+  // A channel of its own whose window does not grow with the traffic of others.
+  grpc::ChannelArguments settings;
+  settings.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  settings.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  const auto stub = v1::MembershipService::NewStub(grpc::CreateCustomChannel(
+      server_->address(), grpc::InsecureChannelCredentials(), settings));
+  RawWorker worker(*stub);
   worker.Join("mnist", "w0");
 
   // From here on the worker does not read. The stream's window takes some.

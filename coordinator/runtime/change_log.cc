@@ -44,8 +44,7 @@ Line Describe(const EpochStarted& r) {
 }
 Line Describe(const MemberLeft& r) { return {}; }  // told by the worker's line
 Line Describe(const EpochEnded& r) {
-  return {.level = LogLevel::kWarning,
-          .text = absl::StrCat(OnJobPrefix(r.job), "epoch ", r.epoch.value(), " ended: ", r.why)};
+  return {.text = absl::StrCat(OnJobPrefix(r.job), "epoch ", r.epoch.value(), " ended: ", r.why)};
 }
 Line Describe(const EntryAppended& r) {
   std::string what = "sync once";
@@ -107,9 +106,11 @@ void ChangeLog::OnJob(const std::string& name, const JobState* job) {
   }
   std::erase_if(known, [&](const auto& entry) {
     if (job->workers.contains(entry.first)) return false;
-    const bool had_left = entry.second == WorkerStage::kLeft;
-    write_(had_left ? LogLevel::kInfo : LogLevel::kWarning,
-           absl::StrCat(OnJobPrefix(name), "worker ", entry.first, had_left ? " is gone" : " is lost"));
+    const bool was_suspect = entry.second == WorkerStage::kSuspect;
+    write_(was_suspect ? LogLevel::kWarning : LogLevel::kInfo,
+           absl::StrCat(OnJobPrefix(name), "worker ", entry.first,
+                        was_suspect ? " is lost: it did not come back within its lease"
+                                    : " is gone"));
     return true;
   });
 }

@@ -67,11 +67,22 @@ TEST_F(ChangeLogLines, FollowAWorkerFromSilenceToReturnOrLoss) {
   log_.OnJob("mnist", &job);
   job = JobWith(WorkerStage::kTraining);
   log_.OnJob("mnist", &job);
+  job = JobWith(WorkerStage::kSuspect);
+  log_.OnJob("mnist", &job);
   job.workers.clear();
   log_.OnJob("mnist", &job);
   EXPECT_THAT(lines_,
               ElementsAre("job mnist: worker w0 attends", HasSubstr("w0 is suspect"),
-                          "job mnist: worker w0 is back", "job mnist: worker w0 is lost"));
+                          "job mnist: worker w0 is back", HasSubstr("w0 is suspect"),
+                          HasSubstr("w0 is lost")));
+}
+
+TEST_F(ChangeLogLines, TellThatAWorkerThatSaidGoodbyeIsGone) {
+  JobState job = JobWith(WorkerStage::kTraining);
+  log_.OnJob("mnist", &job);
+  job.workers.clear();
+  log_.OnJob("mnist", &job);
+  EXPECT_EQ(lines_.back(), "job mnist: worker w0 is gone");
 }
 
 TEST_F(ChangeLogLines, ForgetADeletedJob) {
