@@ -20,7 +20,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr absl::Duration kDeadline = absl::Seconds(30);
+constexpr absl::Duration kDeadline = absl::Seconds(20);
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path);
@@ -45,15 +45,19 @@ class Process {
     }
   }
   ~Process() {
-    if (!exited_) {
-      kill(pid_, SIGKILL);
-      AwaitExit();
-    }
+    if (exited_) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
   }
   void Signal(int signal) { kill(pid_, signal); }
+  // The exit code; -1 if a signal ended it, -2 if it still runs at the deadline.
   int AwaitExit() {
+    const absl::Time give_up = absl::Now() + kDeadline;
     int status = 0;
-    waitpid(pid_, &status, 0);
+    while (waitpid(pid_, &status, WNOHANG) == 0) {
+      if (absl::Now() > give_up) return -2;
+      absl::SleepFor(absl::Milliseconds(5));
+    }
     exited_ = true;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
