@@ -111,7 +111,8 @@ class AttendWriter final : public AttendSink {
 class AttendReactor final : public Reactor {
  public:
   AttendReactor(Coordinator* coordinator, const AttendLimits& limits)
-      : coordinator_(coordinator), writer_(std::make_shared<AttendWriter>(coordinator, this, limits)) {
+      : coordinator_(coordinator),
+        writer_(std::make_shared<AttendWriter>(coordinator, this, limits)) {
     absl::StatusOr<StreamId> stream = coordinator_->OpenStream(writer_);
     if (!stream.ok()) {
       writer_->End(stream.status());

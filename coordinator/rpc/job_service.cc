@@ -114,9 +114,10 @@ grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* con
     completion->Finish(name);
     return reactor;
   }
-  coordinator_->Submit(lockstep::DeleteJob{request->job()}, [completion](const absl::StatusOr<Reply>& reply) {
-    completion->Finish(reply.status());
-  });
+  coordinator_->Submit(lockstep::DeleteJob{request->job()},
+                       [completion](const absl::StatusOr<Reply>& reply) {
+                         completion->Finish(reply.status());
+                       });
   return reactor;
 }
 

@@ -148,10 +148,11 @@ grpc::ServerUnaryReactor* SyncPolicyService::SyncNow(grpc::CallbackServerContext
     completion->Finish(sync.status());
     return reactor;
   }
-  coordinator_->Submit(*std::move(sync), [response, completion](const absl::StatusOr<Reply>& reply) {
-    if (reply.ok()) response->set_log_number(std::get<LogNumber>(*reply).value());
-    completion->Finish(reply.status());
-  });
+  coordinator_->Submit(
+      *std::move(sync), [response, completion](const absl::StatusOr<Reply>& reply) {
+        if (reply.ok()) response->set_log_number(std::get<LogNumber>(*reply).value());
+        completion->Finish(reply.status());
+      });
   return reactor;
 }
 

@@ -20,7 +20,7 @@ using Reactor = grpc::ServerWriteReactor<v1::WatchJobResponse>;
 // under the lock.
 class WatchWriter {
  public:
-  explicit WatchWriter(Reactor* reactor, std::string job) : job_(std::move(job)), reactor_(reactor) {}
+  WatchWriter(Reactor* reactor, std::string job) : job_(std::move(job)), reactor_(reactor) {}
 
   // On the coordinator's thread. Null: the job does not exist.
   void OnState(const JobState* job) {

@@ -200,7 +200,9 @@ class Coordinator::Impl {
       std::visit([&](auto& i) { On(i, turn); }, item);
     }
     const MonoTime now = clock_->Now();
-    if (wake_at_.has_value() && *wake_at_ <= now) turn.effects.push_back(Collect(fsm_.Step(now, Tick{})));
+    if (wake_at_.has_value() && *wake_at_ <= now) {
+      turn.effects.push_back(Collect(fsm_.Step(now, Tick{})));
+    }
     const absl::Status persisted = Persist(turn.effects);
     if (!persisted.ok()) {
       {

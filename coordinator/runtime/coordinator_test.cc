@@ -130,8 +130,9 @@ T Get(std::future<T> future) {
 
 absl::StatusOr<Reply> Ask(Coordinator& coordinator, Request request) {
   auto answer = std::make_shared<std::promise<absl::StatusOr<Reply>>>();
-  coordinator.Submit(std::move(request),
-                     [answer](absl::StatusOr<Reply> reply) { answer->set_value(std::move(reply)); });
+  coordinator.Submit(std::move(request), [answer](absl::StatusOr<Reply> reply) {
+    answer->set_value(std::move(reply));
+  });
   return Get(answer->get_future());
 }
 

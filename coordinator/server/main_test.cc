@@ -100,7 +100,8 @@ TEST(CoordinatorProgram, ServesUntilASignalAndThenEndsWithZero) {
 
 TEST(CoordinatorProgram, EndsWithOneWhenThePortIsTaken) {
   const std::string port_file = FreshPath("port-taken");
-  Process first("first", {"--listen", "127.0.0.1:0", "--store", ":memory:", "--port-file", port_file});
+  Process first("first",
+                {"--listen", "127.0.0.1:0", "--store", ":memory:", "--port-file", port_file});
   Process second("second", {"--listen", AwaitAddress(port_file), "--store", ":memory:"});
   EXPECT_EQ(second.AwaitExit(), 1);
   EXPECT_THAT(second.log(), HasSubstr("cannot listen on"));
