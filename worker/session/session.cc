@@ -28,6 +28,12 @@ absl::StatusOr<std::unique_ptr<CoordinatorLink>> Attend(const SessionOptions& op
        .transport = options.transport});
 }
 
+EngineOptions EngineOptionsOf(const SessionOptions& options) {
+  return {.worker = options.worker,
+          .join_timeout = options.join_timeout,
+          .operation_timeout = options.operation_timeout};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Join(const SessionOptions& options,
@@ -48,23 +54,38 @@ absl::StatusOr<std::unique_ptr<Session>> Session::JoinWith(const SessionOptions&
   LOCKSTEP_RETURN_IF_ERROR(options.Validate());
   LOCKSTEP_RETURN_IF_ERROR(Validate(optimizer));
   LOCKSTEP_ASSIGN_OR_RETURN(Manifest manifest, model->Describe());
-  std::unique_ptr<Session> session(new Session());
-  session->model_ = std::move(model);
   if (options.coordinator.empty()) {
+    std::unique_ptr<Session> session(new Session());
+    session->model_ = std::move(model);
     LOCKSTEP_ASSIGN_OR_RETURN(session->engine_,
                               Engine::Alone(optimizer, options.policy, session->model_.get()));
     return session;
   }
   const absl::Time deadline = absl::Now() + options.join_timeout;
-  session->transports_ = MakeTransports(options);
-  LOCKSTEP_ASSIGN_OR_RETURN(session->link_, Attend(options, std::move(manifest), optimizer));
-  const EngineOptions engine_options = {
-      .worker = options.worker,
-      .join_timeout = std::max(deadline - absl::Now(), absl::Milliseconds(1)),
-      .operation_timeout = options.operation_timeout,
-  };
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<CoordinatorLink> link,
+                            Attend(options, std::move(manifest), optimizer));
+  EngineOptions engine_options = EngineOptionsOf(options);
+  engine_options.join_timeout = std::max(deadline - absl::Now(), absl::Milliseconds(1));
+  return JoinEpoch(std::move(link), MakeTransports(options), engine_options, std::move(model),
+                   optimizer);
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::JoinBy(
+    std::unique_ptr<CoordinatorLink> link, std::shared_ptr<TransportFactory> transports,
+    const SessionOptions& options, torch::nn::Module& module, const OptimizerConfig& optimizer) {
+  return JoinEpoch(std::move(link), std::move(transports), EngineOptionsOf(options),
+                   std::make_unique<ModuleModel>(TensorsOf(module)), optimizer);
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::JoinEpoch(
+    std::unique_ptr<CoordinatorLink> link, std::shared_ptr<TransportFactory> transports,
+    const EngineOptions& options, std::unique_ptr<Model> model, const OptimizerConfig& optimizer) {
+  std::unique_ptr<Session> session(new Session());
+  session->model_ = std::move(model);
+  session->transports_ = std::move(transports);
+  session->link_ = std::move(link);
   LOCKSTEP_ASSIGN_OR_RETURN(
-      session->engine_, Engine::Join(engine_options, optimizer, session->model_.get(),
+      session->engine_, Engine::Join(options, optimizer, session->model_.get(),
                                      session->transports_.get(), session->link_.get()));
   return session;
 }

@@ -57,6 +57,11 @@ class Session final {
   static absl::StatusOr<std::unique_ptr<Session>> Join(const SessionOptions& options,
                                                        torch::jit::Module& module,
                                                        const OptimizerConfig& optimizer);
+  // The same by a link that attends already, as `options.worker`, over
+  // `transports`: for tests and other ways to reach a coordinator.
+  static absl::StatusOr<std::unique_ptr<Session>> JoinBy(
+      std::unique_ptr<CoordinatorLink> link, std::shared_ptr<TransportFactory> transports,
+      const SessionOptions& options, torch::nn::Module& module, const OptimizerConfig& optimizer);
 
   // Leaves with CANCELLED if Leave() was not called.
   ~Session();
@@ -118,10 +123,14 @@ class Session final {
   static absl::StatusOr<std::unique_ptr<Session>> JoinWith(const SessionOptions& options,
                                                            std::unique_ptr<Model> model,
                                                            const OptimizerConfig& optimizer);
+  static absl::StatusOr<std::unique_ptr<Session>> JoinEpoch(
+      std::unique_ptr<CoordinatorLink> link, std::shared_ptr<TransportFactory> transports,
+      const EngineOptions& options, std::unique_ptr<Model> model,
+      const OptimizerConfig& optimizer);
 
   // The engine uses what is above it, so it goes first.
   std::unique_ptr<Model> model_;
-  std::unique_ptr<TransportFactory> transports_;  // null: alone
+  std::shared_ptr<TransportFactory> transports_;  // null: alone
   std::unique_ptr<CoordinatorLink> link_;         // null: alone
   std::unique_ptr<Engine> engine_;
   int no_sync_ = 0;  // scopes alive

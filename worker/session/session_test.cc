@@ -1,13 +1,23 @@
 #include "worker/session/session.h"
 
+#include <cstdint>
+#include <functional>
 #include <limits>
+#include <memory>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/base/status_matchers.h"
+#include "common/sharding/shard_plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "torch/script.h"
 #include "torch/torch.h"
+#include "worker/engine/manual_link.h"
+#include "worker/torch/module_model.h"
+#include "worker/torch/named_tensors.h"
+#include "worker/transport/in_process/in_process_transport.h"
 
 namespace lockstep {
 namespace {
@@ -17,7 +27,10 @@ using testing::HasSubstr;
 torch::nn::Sequential SmallNet() {
   torch::manual_seed(3);
   return torch::nn::Sequential(
-      torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3).padding(1)), torch::nn::BatchNorm2d(4),
+      // Behind a bias, batch norm leaves of its gradient nothing but rounding errors,
+      // which Adam scales up to whole steps: there is none.
+      torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3).padding(1).bias(false)),
+      torch::nn::BatchNorm2d(4),
       torch::nn::ReLU(), torch::nn::Flatten(), torch::nn::Linear(4 * 6 * 6, 5));
 }
 
@@ -33,7 +46,8 @@ void ExpectClose(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     const at::Tensor excess = (a[i] - b[i]).abs() - floor - tolerance * b[i].abs();
-    EXPECT_LE(excess.max().item<float>(), 0) << "parameter " << i;
+    EXPECT_LE(excess.max().item<float>(), 0)
+        << "tensor " << i << ": the largest difference is " << (a[i] - b[i]).abs().max().item<float>();
   }
 }
 
@@ -54,8 +68,8 @@ void ExpectParity(const OptimizerConfig& config, MakeOptimizer make) {
     LOCKSTEP_ASSERT_OK(session->Step({.samples = x.size(0)}));
   }
   EXPECT_EQ(session->step(), 20);
-  ExpectClose(net->parameters(), reference->parameters(), 1e-4, 1e-6);
-  ExpectClose(net->buffers(), reference->buffers(), 1e-4, 1e-6);
+  ExpectClose(net->parameters(), reference->parameters(), 1e-5, 1e-7);
+  ExpectClose(net->buffers(), reference->buffers(), 1e-5, 1e-7);
 }
 
 TEST(Parity, SgdWithMomentumTrainsAsTorchDoes) {
@@ -94,23 +108,70 @@ TEST(Session, AloneIsRankZeroOfOne) {
   EXPECT_THAT(session->BroadcastBuffers(1), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-TEST(Session, NoSyncAndEvaluationForwardsTriggerNothing) {
-  torch::nn::Sequential net = SmallNet();
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto session, Session::Join({}, *net, AdamW{}));
-  const std::int64_t before = session->stats().syncs;
-  {
-    const auto no_sync = session->NoSync();
-    LOCKSTEP_ASSERT_OK(session->BeforeForward());
+// Runs `body` on two sessions side by side, under the default policy: buffers are
+// broadcast before each training forward.
+void RunTwoRanks(const std::function<void(Session&)>& body) {
+  EndpointBoard board;
+  const auto transports = std::make_shared<InProcessFactory>();
+  std::vector<torch::nn::Sequential> nets = {SmallNet(), SmallNet()};
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Manifest manifest,
+                                    ModuleModel(TensorsOf(*nets[rank])).Describe());
+      LOCKSTEP_ASSERT_OK_AND_ASSIGN(const ShardPlan plan, PlanShards(manifest, 2));
+      auto link = std::make_unique<ManualLink>(&board);
+      link->Propose({.epoch = Epoch(1),
+                     .members = {"w0", "w1"},
+                     .plan = plan,
+                     .revision = Revision(1),
+                     .ready_timeout = absl::Seconds(60)});
+      LOCKSTEP_ASSERT_OK_AND_ASSIGN(
+          const auto session,
+          Session::JoinBy(std::move(link), transports, {.worker = rank == 0 ? "w0" : "w1"},
+                          *nets[rank], AdamW{}));
+      EXPECT_EQ(session->rank(), rank);
+      EXPECT_EQ(session->world_size(), 2);
+      body(*session);
+      session->Leave(absl::OkStatus());
+    });
   }
-  {
-    const torch::NoGradGuard no_grad;
-    LOCKSTEP_ASSERT_OK(session->BeforeForward());
-  }
-  EXPECT_EQ(session->stats().syncs, before);
-  LOCKSTEP_ASSERT_OK(session->BeforeForward());
-  EXPECT_EQ(session->stats().syncs, before + 1);
-  LOCKSTEP_ASSERT_OK(session->BeforeForward());
-  EXPECT_EQ(session->stats().syncs, before + 1);
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Session, OnlyTheFirstTrainingForwardOfAStepTriggersASync) {
+  RunTwoRanks([](Session& session) {
+    const std::int64_t before = session.stats().syncs;
+    LOCKSTEP_ASSERT_OK(session.BeforeForward());
+    EXPECT_EQ(session.stats().syncs, before + 1);
+    LOCKSTEP_ASSERT_OK(session.BeforeForward());
+    EXPECT_EQ(session.stats().syncs, before + 1);
+  });
+}
+
+TEST(Session, NoSyncTriggersNothing) {
+  RunTwoRanks([](Session& session) {
+    const std::int64_t before = session.stats().syncs;
+    {
+      const auto no_sync = session.NoSync();
+      const auto nested = session.NoSync();
+      LOCKSTEP_ASSERT_OK(session.BeforeForward());
+    }
+    EXPECT_EQ(session.stats().syncs, before);
+    LOCKSTEP_ASSERT_OK(session.BeforeForward());
+    EXPECT_EQ(session.stats().syncs, before + 1);
+  });
+}
+
+TEST(Session, AForwardWithoutAutogradTriggersNothing) {
+  RunTwoRanks([](Session& session) {
+    const std::int64_t before = session.stats().syncs;
+    {
+      const torch::NoGradGuard no_grad;
+      LOCKSTEP_ASSERT_OK(session.BeforeForward());
+    }
+    EXPECT_EQ(session.stats().syncs, before);
+  });
 }
 
 TEST(Session, AccumulatedGradientsEqualOneLargeBatch) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ATen/ops/ones.h"
 #include "ATen/ops/zeros.h"
 #include "common/base/status_matchers.h"
 #include "gmock/gmock.h"
@@ -44,7 +45,7 @@ TEST(MakeClassifier, ATorchScriptModuleTrains) {
   const std::string path = SaveScript("good.pt", "torch.matmul(x.flatten(1), self.weight)");
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto classifier, MakeClassifier(path, 1));
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto session, classifier->Join({}, Sgd{.lr = 1}));
-  (classifier->Forward(at::zeros({2, 1, 28, 28}) + 1)).sum().backward();
+  classifier->Forward(at::ones({2, 1, 28, 28})).sum().backward();
   LOCKSTEP_ASSERT_OK(session->Step({.samples = 2}));
   EXPECT_EQ(classifier->Tensors()->Parameters()[0].tensor[0][0].item<float>(), -2);
 }
