@@ -46,11 +46,13 @@ std::vector<OptimizerCase> Optimizers() {
        }},
       {"Adam", lockstep::Adam{.lr = 1e-2, .weight_decay = 1e-3},
        [](auto p) {
-         return std::make_shared<torch::optim::Adam>(p, torch::optim::AdamOptions(1e-2).weight_decay(1e-3));
+         return std::make_shared<torch::optim::Adam>(
+             p, torch::optim::AdamOptions(1e-2).weight_decay(1e-3));
        }},
       {"AdamW", lockstep::AdamW{.lr = 1e-2, .weight_decay = 0.1},
        [](auto p) {
-         return std::make_shared<torch::optim::AdamW>(p, torch::optim::AdamWOptions(1e-2).weight_decay(0.1));
+         return std::make_shared<torch::optim::AdamW>(
+             p, torch::optim::AdamWOptions(1e-2).weight_decay(0.1));
        }},
   };
 }

@@ -47,7 +47,7 @@ void ExpectClose(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>
   for (std::size_t i = 0; i < a.size(); ++i) {
     const at::Tensor excess = (a[i] - b[i]).abs() - floor - tolerance * b[i].abs();
     EXPECT_LE(excess.max().item<float>(), 0)
-        << "tensor " << i << ": the largest difference is " << (a[i] - b[i]).abs().max().item<float>();
+        << "tensor " << i << ": apart by up to " << (a[i] - b[i]).abs().max().item<float>();
   }
 }
 

@@ -27,7 +27,8 @@ struct ResidualBlockImpl : nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x) {
-    const at::Tensor inner = bn2->forward(conv2->forward(at::relu(bn1->forward(conv1->forward(x)))));
+    const at::Tensor hidden = at::relu(bn1->forward(conv1->forward(x)));
+    const at::Tensor inner = bn2->forward(conv2->forward(hidden));
     return at::relu(inner + (shortcut ? shortcut->forward(x) : x));
   }
 
@@ -51,8 +52,12 @@ nn::Sequential ConvNet() {
   net->push_back("bn2", nn::BatchNorm2d(32));
   net->push_back("relu2", nn::ReLU());
   net->push_back("pool2", nn::MaxPool2d(2));
+  net->push_back("conv3", Conv3x3(32, 64, 1));
+  net->push_back("bn3", nn::BatchNorm2d(64));
+  net->push_back("relu3", nn::ReLU());
+  net->push_back("pool3", nn::MaxPool2d(2));
   net->push_back("flatten", nn::Flatten());
-  net->push_back("fc", nn::Linear(32 * 7 * 7, 10));
+  net->push_back("fc", nn::Linear(64 * 3 * 3, 10));
   return net;
 }
 

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// Two convolutions with batch norm, one linear layer. 21 k parameters.
+// Three convolutions with batch norm, one linear layer. 29 k parameters.
 torch::nn::Sequential ConvNet();
 
 // Residual blocks of 16, 32 and 64 channels, two each (He et al. 2015, for small
