@@ -111,7 +111,7 @@ class Training {
     return absl::OkStatus();
   }
 
-  TrainingReport Report() {
+  TrainingReport Summarise() {
     const EngineStats stats = session_->stats();
     report_.rank = session_->rank();
     report_.worker = options_.session.worker;
@@ -165,9 +165,15 @@ class Training {
       report_.switches.push_back(
           {session_->revision().value(), entry.number.value(), entry.step});
     }
-    session_->Report(Phase::kTraining,
+    Report(Phase::kTraining);
+  }
+
+  // Tells the coordinator what this worker does and how it is doing.
+  void Report(Phase phase) {
+    const double seconds = absl::ToDoubleSeconds(training_time_);
+    session_->Report(phase,
                      {{"loss", loss_},
-                      {"images_per_second", report_.images / absl::ToDoubleSeconds(training_time_)},
+                      {"images_per_second", seconds > 0 ? report_.images / seconds : 0},
                       {"synced_bytes", static_cast<double>(session_->stats().synced_bytes)},
                       {"revision", static_cast<double>(session_->revision().value())}});
   }
@@ -179,7 +185,7 @@ class Training {
   }
 
   absl::Status Evaluate() {
-    session_->Report(Phase::kEvaluating, {});
+    Report(Phase::kEvaluating);
     LOCKSTEP_RETURN_IF_ERROR(session_->BeforeEvaluation());
     const c10::AutoGradMode no_grad(false);
     classifier_->SetTraining(false);
@@ -251,7 +257,7 @@ absl::Status Train(const TrainingOptions& options, const std::function<void()>& 
     Training training(options, std::move(train), std::move(test), classifier.get(), session.get());
     LOCKSTEP_RETURN_IF_ERROR(training.Run());
     if (options.report.empty()) return absl::OkStatus();
-    return WriteFile(options.report, ToJson(training.Report()));
+    return WriteFile(options.report, ToJson(training.Summarise()));
   });
   session->Leave(status);
   return status;
