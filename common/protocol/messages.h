@@ -3,6 +3,8 @@
 //   worker                               coordinator
 //     Hello{manifest, ...}        ---->
 //                                 <----  Welcome{lease, ...}
+//     Heartbeat                   ---->
+//                                 <----  Waiting{detail}       while no epoch can form
 //                                 <----  Proposal{epoch, members, plan, policy}
 //     Endpoint{bytes} (rank 0)    ---->
 //                                 <----  Endpoint{bytes}       to all members
@@ -124,6 +126,13 @@ struct Welcome {
   bool operator==(const Welcome&) const = default;
 };
 
+// Answers the heartbeat of a worker that waits for an epoch, when there is news.
+struct Waiting {
+  std::string detail;  // what the job waits for, for people; who is missing
+
+  bool operator==(const Waiting&) const = default;
+};
+
 struct Proposal {
   Epoch epoch;
   std::vector<std::string> members;  // by rank; sorted by name
@@ -157,7 +166,7 @@ struct AbortEpoch {
 };
 
 using CoordinatorMessage =
-    std::variant<Welcome, Proposal, Endpoint, Start, NewEntries, AbortEpoch>;
+    std::variant<Welcome, Waiting, Proposal, Endpoint, Start, NewEntries, AbortEpoch>;
 
 }  // namespace lockstep
 

@@ -54,6 +54,8 @@ std::string Text(const EntryApplied& r) {
                       r.step);
 }
 
+std::string Text(const Waiting& m) { return absl::StrCat("Waiting: ", m.detail); }
+
 std::string Text(const Welcome& m) {
   return absl::StrCat("Welcome lease=", absl::FormatDuration(m.lease),
                       " heartbeat=", absl::FormatDuration(m.heartbeat_interval),

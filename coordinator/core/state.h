@@ -72,6 +72,7 @@ struct WorkerState {
   std::int64_t step = 0;
   Phase phase = Phase::kJoining;
   std::map<std::string, double> metrics;
+  std::string told;  // what the job waits for, as it was last told
   LogNumber sent;  // control entries up to this one were sent on `stream`
 };
 

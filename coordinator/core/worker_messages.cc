@@ -82,6 +82,7 @@ void CoordinatorFsm::Greet(MonoTime now, StreamId stream, const Hello& hello, Ef
   worker.last_heard = now;
   worker.manifest = hello.manifest;
   worker.transport = hello.transport;
+  worker.told.clear();
   streams_[stream] = {hello.job, hello.worker};
   out.send.push_back({stream, Welcome{.generation = state_.generation,
                                       .lease = job.spec.lease,
@@ -118,6 +119,11 @@ void CoordinatorFsm::Hear(JobState& job, WorkerState& worker, const Heartbeat& m
   worker.metrics = message.metrics;
   // Without an epoch there are no steps of it.
   if (message.epoch.valid()) worker.step = message.step;
+  // Only as an answer, so that a thousand joining workers do not cause a million
+  // messages.
+  if (worker.stage != WorkerStage::kAttending || worker.told == job.detail) return;
+  worker.told = job.detail;
+  out.send.push_back({worker.stream, Waiting{job.detail}});
 }
 
 void CoordinatorFsm::Hear(JobState& job, WorkerState& worker, const Endpoint& message,

@@ -142,7 +142,9 @@ CoordinatorMessage RandomCoordinatorMessage(Prng& prng, std::size_t kind) {
       return Welcome{.generation = Generation(RandomNumber(prng, 1)),
                      .lease = RandomDuration(prng),
                      .heartbeat_interval = RandomDuration(prng)};
-    case 1: {
+    case 1:
+      return Waiting{.detail = absl::StrCat("1 of ", RandomNumber(prng, 2), " workers attend")};
+    case 2: {
       Proposal proposal{.epoch = epoch,
                         .log_number = LogNumber(RandomNumber(prng, 0)),
                         .revision = Revision(RandomNumber(prng, 1)),
@@ -153,11 +155,11 @@ CoordinatorMessage RandomCoordinatorMessage(Prng& prng, std::size_t kind) {
       proposal.plan = *PlanShards(RandomManifest(prng), world_size);
       return proposal;
     }
-    case 2:
-      return RandomEndpoint(prng);
     case 3:
+      return RandomEndpoint(prng);
+    case 4:
       return Start{.epoch = epoch};
-    case 4: {
+    case 5: {
       NewEntries entries;
       LogNumber number(prng.Between(1, 1000));
       for (std::int64_t n = prng.Between(1, 4); n > 0; --n, number = number.next()) {

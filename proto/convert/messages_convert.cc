@@ -74,6 +74,10 @@ void Put(const Welcome& welcome, v1::AttendResponse& to) {
   *proto.mutable_heartbeat_interval() = ToProto(welcome.heartbeat_interval);
 }
 
+void Put(const Waiting& waiting, v1::AttendResponse& to) {
+  to.mutable_waiting()->set_detail(SendableMessage(waiting.detail));
+}
+
 void Put(const Proposal& proposal, v1::AttendResponse& to) {
   v1::Proposal& proto = *to.mutable_proposal();
   proto.set_epoch(proposal.epoch.value());
@@ -200,6 +204,10 @@ absl::StatusOr<Welcome> Get(const v1::Welcome& proto) {
       welcome.heartbeat_interval,
       Positive("heartbeat_interval", proto.has_heartbeat_interval(), proto.heartbeat_interval()));
   return welcome;
+}
+
+absl::StatusOr<Waiting> Get(const v1::Waiting& proto) {
+  return Waiting{.detail = SendableMessage(proto.detail())};
 }
 
 absl::StatusOr<Proposal> Get(const v1::Proposal& proto) {
@@ -345,6 +353,8 @@ absl::StatusOr<CoordinatorMessage> FromProto(const v1::AttendResponse& proto) {
   switch (proto.message_case()) {
     case v1::AttendResponse::kWelcome:
       return Member<CoordinatorMessage>("welcome", proto.welcome());
+    case v1::AttendResponse::kWaiting:
+      return Member<CoordinatorMessage>("waiting", proto.waiting());
     case v1::AttendResponse::kProposal:
       return Member<CoordinatorMessage>("proposal", proto.proposal());
     case v1::AttendResponse::kEndpoint:

@@ -1,6 +1,8 @@
 #include "worker/agent/attendance.h"
 
 #include <cstddef>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -47,21 +49,31 @@ absl::Status Attendance::AwaitWelcome(absl::Duration timeout) {
 }
 
 absl::StatusOr<Proposal> Attendance::AwaitProposal(absl::Duration timeout) {
+  const MonoTime deadline = clock_.Now() + timeout;
+  std::string told;
   MutexLock lock(&mu_);
-  std::optional<Proposal> proposal;
-  changed_.AwaitFor(&mu_, timeout, [&] {
-    return state_.over() || (proposal = state_.TakeProposal()).has_value();
-  });
-  if (proposal) return *std::move(proposal);
-  if (state_.over()) return state_.end();
+  while (true) {
+    std::optional<Proposal> proposal;
+    const bool is_news = changed_.AwaitFor(&mu_, deadline - clock_.Now(), [&] {
+      return state_.over() || (proposal = state_.TakeProposal()).has_value() ||
+             state_.waiting_for() != told;
+    });
+    if (proposal) return *std::move(proposal);
+    if (state_.over()) return state_.end();
+    if (!is_news) break;
+    told = state_.waiting_for();
+    if (!told.empty()) LogInfo("job '", job_, "': ", told);
+  }
   const std::string waited = absl::StrCat("waited ", absl::FormatDuration(timeout),
                                           " for an epoch of job '", job_, "'");
   if (!state_.attending()) {
     return absl::UnavailableError(absl::StrCat(waited, BreakTextLocked()));
   }
   return absl::DeadlineExceededError(absl::StrCat(
-      waited, ": this worker attends, but the coordinator proposed none, as it does once enough "
-              "workers attend",
+      waited, ": ",
+      told.empty() ? "this worker attends, but the coordinator proposed none, as it does once "
+                     "enough workers attend"
+                   : told,
       state_.taken_end().ok() ? std::string()
                               : absl::StrCat("; before, ", state_.taken_end().message())));
 }

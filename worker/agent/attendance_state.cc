@@ -236,8 +236,14 @@ AttendanceEffects AttendanceState::Hear(MonoTime now, const Welcome& welcome) {
   return {};
 }
 
+AttendanceEffects AttendanceState::Hear(MonoTime now, const Waiting& waiting) {
+  waiting_for_ = waiting.detail;
+  return {};
+}
+
 AttendanceEffects AttendanceState::Hear(MonoTime now, const Proposal& proposal) {
   if (proposal_ && proposal.epoch <= proposal_->epoch) return {};
+  waiting_for_.clear();
   if (std::find(proposal.members.begin(), proposal.members.end(), hello_.worker) ==
       proposal.members.end()) {
     return Fail(absl::FailedPreconditionError(

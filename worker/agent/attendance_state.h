@@ -114,6 +114,10 @@ class AttendanceState {
   // The entries that follow `after` without a gap.
   std::vector<ControlEntry> EntriesAfter(LogNumber after) const;
 
+  // What the job waits for, as the coordinator last told; empty: not known, or an
+  // epoch was proposed since.
+  const std::string& waiting_for() const { return waiting_for_; }
+
   bool attending() const { return welcomed_; }
   // The coordinator took this worker in, on this stream or an earlier one.
   bool has_attended() const { return generation_.valid(); }
@@ -135,6 +139,7 @@ class AttendanceState {
   AttendanceEffects On(MonoTime now, const TimePassed&);
 
   AttendanceEffects Hear(MonoTime now, const Welcome&);
+  AttendanceEffects Hear(MonoTime now, const Waiting&);
   AttendanceEffects Hear(MonoTime now, const Proposal&);
   AttendanceEffects Hear(MonoTime now, const Endpoint&);
   AttendanceEffects Hear(MonoTime now, const Start&);
@@ -162,6 +167,7 @@ class AttendanceState {
   MonoTime heartbeat_at_;     // while welcomed
   absl::Duration heartbeat_interval_;
   Generation generation_;
+  std::string waiting_for_;
   absl::Status last_break_;
   absl::Status end_;
   std::optional<absl::Status> leaving_;

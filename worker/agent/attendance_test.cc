@@ -167,6 +167,10 @@ TEST_F(AttendanceTest, EachWaitSaysWhatItWaitedFor) {
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        AllOf(HasSubstr("waited 5ms for an epoch of job 'j'"),
                              HasSubstr("once enough workers attend"))));
+  coordinator_.Say(Waiting{"waits for 1 of 2 workers: a is missing"});
+  EXPECT_THAT(link_.AwaitProposal(kShort),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("waits for 1 of 2 workers: a is missing")));
   Join(3);
   EXPECT_THAT(link_.ExchangeEndpoint(Epoch(3), std::nullopt, kShort),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
