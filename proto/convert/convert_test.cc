@@ -142,9 +142,7 @@ CoordinatorMessage RandomCoordinatorMessage(Prng& prng, std::size_t kind) {
       return Welcome{.generation = Generation(RandomNumber(prng, 1)),
                      .lease = RandomDuration(prng),
                      .heartbeat_interval = RandomDuration(prng)};
-    case 1:
-      return Waiting{.detail = absl::StrCat("1 of ", RandomNumber(prng, 2), " workers attend")};
-    case 2: {
+    case 1: {
       Proposal proposal{.epoch = epoch,
                         .log_number = LogNumber(RandomNumber(prng, 0)),
                         .revision = Revision(RandomNumber(prng, 1)),
@@ -155,11 +153,11 @@ CoordinatorMessage RandomCoordinatorMessage(Prng& prng, std::size_t kind) {
       proposal.plan = *PlanShards(RandomManifest(prng), world_size);
       return proposal;
     }
-    case 3:
+    case 2:
       return RandomEndpoint(prng);
-    case 4:
+    case 3:
       return Start{.epoch = epoch};
-    case 5: {
+    case 4: {
       NewEntries entries;
       LogNumber number(prng.Between(1, 1000));
       for (std::int64_t n = prng.Between(1, 4); n > 0; --n, number = number.next()) {
@@ -167,8 +165,10 @@ CoordinatorMessage RandomCoordinatorMessage(Prng& prng, std::size_t kind) {
       }
       return entries;
     }
-    default:
+    case 5:
       return AbortEpoch{.epoch = epoch, .why = RandomStatus(prng)};
+    default:
+      return Waiting{.detail = absl::StrCat("1 of ", RandomNumber(prng, 2), " workers attend")};
   }
 }
 
