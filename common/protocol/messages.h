@@ -166,7 +166,7 @@ struct AbortEpoch {
 };
 
 using CoordinatorMessage =
-    std::variant<Welcome, Waiting, Proposal, Endpoint, Start, NewEntries, AbortEpoch>;
+    std::variant<Welcome, Proposal, Endpoint, Start, NewEntries, AbortEpoch, Waiting>;
 
 }  // namespace lockstep
 
