@@ -135,7 +135,10 @@ absl::Status Follow(const DemoOptions& options, const std::atomic<bool>& interru
     LOCKSTEP_RETURN_IF_ERROR(CheckWorkers(cluster, &done));
     LOCKSTEP_ASSIGN_OR_RETURN(const v1::Job job, client.GetJob(kJob));
     LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<v1::Worker> workers, client.ListWorkers(kJob));
-    if (job.step() > 0) line.Show(ToProgress(job, workers, options.TotalSteps()));
+    // Workers that have left are not listed: the last figures stay.
+    if (job.step() > 0 && workers.size() == static_cast<std::size_t>(options.workers)) {
+      line.Show(ToProgress(job, workers, options.TotalSteps()));
+    }
     if (!changed && job.step() >= options.TotalSteps() / 2) {
       line.Finish();
       LOCKSTEP_RETURN_IF_ERROR(ChangePolicy(cluster));
