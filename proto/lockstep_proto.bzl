@@ -1,6 +1,6 @@
 """Generated C++ of a folder of .proto files, by the system's protoc."""
 
-def lockstep_proto(name, protos, deps = [], grpc = False, visibility = None):
+def lockstep_proto(name, protos, deps = [], grpc = False, alwayslink = False, visibility = None):
     """A cc_library `name` with the messages, and services if `grpc`, of `protos`.
 
     Args:
@@ -8,6 +8,7 @@ def lockstep_proto(name, protos, deps = [], grpc = False, visibility = None):
       protos: files of this package, imported by their path from //proto.
       deps: other lockstep_proto libraries that the files import.
       grpc: also generate service classes.
+      alwayslink: link it even if no symbol is used, so that its descriptors are registered.
       visibility: as usual.
     """
     stems = [proto[:-len(".proto")] for proto in protos]
@@ -31,6 +32,7 @@ def lockstep_proto(name, protos, deps = [], grpc = False, visibility = None):
         name = name,
         srcs = [stem + suffix + ".cc" for stem in stems for suffix in suffixes],
         hdrs = [stem + suffix + ".h" for stem in stems for suffix in suffixes],
+        alwayslink = alwayslink,
         copts = ["-Wno-unused-variable"],
         # Generated files include each other by their path from //proto.
         strip_include_prefix = "/proto",

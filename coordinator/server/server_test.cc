@@ -8,6 +8,7 @@
 #include "common/base/status_matchers.h"
 #include "coordinator/store/memory_store.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/descriptor.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
@@ -83,6 +84,16 @@ TEST(CoordinatorServer, AListenAddressNeedsHostAndPort) {
   const RealClock clock;
   for (const std::string listen : {"", "7070", ":7070", "127.0.0.1:", "127.0.0.1:70700", "a:b"}) {
     EXPECT_THAT(StartOn(listen, &clock), StatusIs(absl::StatusCode::kInvalidArgument)) << listen;
+  }
+}
+
+// Without a descriptor a client that uses reflection lists a service in vain.
+TEST(CoordinatorServer, KnowsTheDescriptorOfEachServiceItLists) {
+  for (const char* service : {"grpc.health.v1.Health", "lockstep.v1.JobService",
+                              "lockstep.v1.MembershipService", "lockstep.v1.SyncPolicyService"}) {
+    EXPECT_NE(google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(service),
+              nullptr)
+        << service;
   }
 }
 
