@@ -125,17 +125,18 @@ TEST(DecideHello, TakesTheRowOfTheTable) {
   };
   const Row rows[] = {
       {"unknown", HelloOf("w3", 1, 0), Greeting::kJoin},
-      {"unknown, of an epoch", HelloOf("w3", 1, 3), Greeting::kRefuse, absl::StatusCode::kAborted},
+      {"unknown, of an epoch", HelloOf("w3", 1, 3), Greeting::kJoin},
+      {"unknown, of an epoch to come", HelloOf("w3", 1, 4), Greeting::kRefuse,
+       absl::StatusCode::kFailedPrecondition},
       {"again", HelloOf("w2", 5, 0), Greeting::kJoin},
       {"newer", HelloOf("w2", 6, 0), Greeting::kReplace},
       {"newer than a member", HelloOf("w1", 6, 0), Greeting::kReplace},
-      {"newer, of an epoch", HelloOf("w1", 6, 3), Greeting::kRefuse, absl::StatusCode::kAborted},
+      {"newer, of an epoch", HelloOf("w1", 6, 3), Greeting::kReplace},
       {"older", HelloOf("w1", 4, 0), Greeting::kRefuse, absl::StatusCode::kAborted},
       {"member", HelloOf("w1", 5, 3), Greeting::kResume},
-      {"member of an older epoch", HelloOf("w1", 5, 2), Greeting::kRefuse,
-       absl::StatusCode::kAborted},
-      {"no member, of the epoch", HelloOf("w2", 5, 3), Greeting::kRefuse,
-       absl::StatusCode::kAborted},
+      {"older, of the epoch", HelloOf("w1", 4, 3), Greeting::kRefuse, absl::StatusCode::kAborted},
+      {"member of an older epoch", HelloOf("w1", 5, 2), Greeting::kRejoin},
+      {"no member, of the epoch", HelloOf("w2", 5, 3), Greeting::kJoin},
       {"member that lost its epoch", HelloOf("w1", 5, 0), Greeting::kRejoin},
       {"nameless", HelloOf("", 5, 0), Greeting::kRefuse, absl::StatusCode::kInvalidArgument},
       {"no incarnation", HelloOf("w3", 0, 0), Greeting::kRefuse,
@@ -151,6 +152,7 @@ TEST(DecideHello, TakesTheRowOfTheTable) {
   job.epoch->stage = EpochStage::kProposed;
   job.stage = JobStage::kForming;
   EXPECT_EQ(DecideHello(job, HelloOf("w1", 5, 0)).greeting, Greeting::kPropose);
+  EXPECT_EQ(DecideHello(job, HelloOf("w1", 5, 2)).greeting, Greeting::kPropose);
   EXPECT_EQ(DecideHello(job, HelloOf("w1", 5, 3)).greeting, Greeting::kResume);
 }
 

@@ -36,13 +36,12 @@ absl::Status CheckHello(const JobState& job, const Hello& hello) {
         "the worker holds control entry ", hello.log_number.value(), " but job '", job.spec.name,
         "' has ", job.last_number().value(), "; is it another coordinator's?"));
   }
+  if (hello.epoch > job.last_epoch) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the worker is in epoch ", hello.epoch.value(), " but the last epoch of job '",
+        job.spec.name, "' is ", job.last_epoch.value(), "; is it another coordinator's?"));
+  }
   return absl::OkStatus();
-}
-
-absl::Status EpochIsOver(const JobState& job, Epoch epoch) {
-  return absl::AbortedError(absl::StrCat(
-      "epoch ", epoch.value(), " is over for this worker; attend again for the next one",
-      job.last_end.empty() ? "" : absl::StrCat(" (", job.last_end, ")")));
 }
 
 }  // namespace
@@ -56,7 +55,6 @@ HelloDecision DecideHello(const JobState& job, const Hello& hello) {
 
   const auto it = job.workers.find(hello.worker);
   if (it == job.workers.end()) {
-    if (hello.epoch.valid()) return refuse(EpochIsOver(job, hello.epoch));
     if (job.workers.size() >= static_cast<std::size_t>(kMaxWorkersPerJob)) {
       return refuse(absl::ResourceExhaustedError(absl::StrCat(
           "job '", job.spec.name, "' has its limit of ", kMaxWorkersPerJob, " workers")));
@@ -77,16 +75,9 @@ HelloDecision DecideHello(const JobState& job, const Hello& hello) {
         "worker '", hello.worker, "' finished its part of epoch ", job.epoch->id.value(),
         ", which still runs; try again when it is over")));
   }
-  if (!is_same) {
-    return hello.epoch.valid() ? refuse(EpochIsOver(job, hello.epoch))
-                               : HelloDecision{Greeting::kReplace};
-  }
-  const bool is_member = job.FindMember(hello.worker) != nullptr;
-  if (hello.epoch.valid()) {
-    if (is_member && hello.epoch == job.epoch->id) return {Greeting::kResume};
-    return refuse(EpochIsOver(job, hello.epoch));
-  }
-  if (!is_member) return {Greeting::kJoin};
+  if (!is_same) return {Greeting::kReplace};
+  if (job.FindMember(hello.worker) == nullptr) return {Greeting::kJoin};
+  if (hello.epoch == job.epoch->id) return {Greeting::kResume};
   return {job.stage == JobStage::kForming ? Greeting::kPropose : Greeting::kRejoin};
 }
 

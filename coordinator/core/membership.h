@@ -23,6 +23,8 @@ struct HelloDecision {
   absl::Status why;
 };
 
+// A Hello of an epoch that is over refuses nobody: unless it is kResume, the worker
+// is told that and attends.
 HelloDecision DecideHello(const JobState& job, const Hello& hello);
 
 }  // namespace lockstep

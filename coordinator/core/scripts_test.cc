@@ -139,17 +139,16 @@ class Script {
                      .transport = c.Text("transport", "shm"),
                      .epoch = Epoch(c.Number("epoch", 0)),
                      .log_number = LogNumber(c.Number("log", 0))};
-      streams_.push_back(absl::StrCat(worker, "/", ++opened_[worker]));
-      newest_[worker] = StreamId(static_cast<std::int64_t>(streams_.size()));
-      Step(MessageReceived{newest_[worker], std::move(hello)});
+      const bool is_open = c.options.contains("stream");
+      if (!is_open) newest_[worker] = Open(worker);
+      Step(MessageReceived{is_open ? StreamOf(c) : newest_[worker], std::move(hello)});
       return;
     }
-    StreamId stream = newest_[worker];
-    if (c.options.contains("stream")) {
-      const auto it = std::find(streams_.begin(), streams_.end(),
-                                absl::StrCat(worker, "/", c.Text("stream", "")));
-      stream = StreamId(it - streams_.begin() + 1);
+    if (what == "opens") {
+      Open(worker);
+      return;
     }
+    const StreamId stream = c.options.contains("stream") ? StreamOf(c) : newest_[worker];
     const JobState* job = Job();
     const Epoch epoch(c.Number("epoch", job && job->epoch ? job->epoch->id.value() : 0));
     if (what == "breaks") {
@@ -171,6 +170,17 @@ class Script {
     } else {
       FAIL() << "unknown command: " << what;
     }
+  }
+
+  StreamId Open(const std::string& worker) {
+    streams_.push_back(absl::StrCat(worker, "/", ++opened_[worker]));
+    return StreamId(static_cast<std::int64_t>(streams_.size()));
+  }
+
+  StreamId StreamOf(const Command& c) const {
+    const auto it = std::find(streams_.begin(), streams_.end(),
+                              absl::StrCat(c.verb, "/", c.Text("stream", "")));
+    return StreamId(it - streams_.begin() + 1);
   }
 
   static JobSpec Spec(const Command& c) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "coordinator/core/coordinator_fsm.h"
 #include "coordinator/core/membership.h"
 
@@ -16,15 +17,19 @@ absl::Duration HeartbeatInterval(absl::Duration lease) {
   return std::min(lease / 5, absl::Seconds(1));
 }
 
+AbortEpoch EpochIsOver(const JobState& job, Epoch epoch) {
+  absl::string_view why = job.last_end;
+  if (!absl::ConsumePrefix(&why, absl::StrCat("epoch ", epoch.value(), " ended: "))) {
+    return {epoch, absl::AbortedError(absl::StrCat("epoch ", epoch.value(), " is over"))};
+  }
+  return {epoch, absl::AbortedError(why)};
+}
+
 // Whether the message is of the epoch that the worker takes part in. If not, the
 // worker is told that its epoch is over.
 bool IsCurrent(const JobState& job, const WorkerState& worker, Epoch epoch, Effects& out) {
   if (job.FindMember(worker.name) != nullptr && job.epoch->id == epoch) return true;
-  if (epoch.valid()) {
-    out.send.push_back(
-        {worker.stream, AbortEpoch{epoch, absl::AbortedError(absl::StrCat(
-                                              "epoch ", epoch.value(), " is over"))}});
-  }
+  if (epoch.valid()) out.send.push_back({worker.stream, EpochIsOver(job, epoch)});
   return false;
 }
 
@@ -44,6 +49,14 @@ void CoordinatorFsm::Greet(MonoTime now, StreamId stream, const Hello& hello, Ef
   }
   JobState& job = **found;
   const HelloDecision decision = DecideHello(job, hello);
+  const auto known = job.workers.find(hello.worker);
+  if (known != job.workers.end() && known->second.incarnation == hello.incarnation &&
+      stream < known->second.stream) {
+    // Threads of the server may hand over the Hello of a stream that the worker gave
+    // up after that of its next one. Not final, in case it was the other way round.
+    out.end.push_back({stream, absl::UnavailableError("the worker opened a newer stream")});
+    return;
+  }
   if (decision.greeting == Greeting::kRefuse || decision.greeting == Greeting::kAlreadyLeft) {
     out.end.push_back({stream, decision.why});
     return;
@@ -74,7 +87,7 @@ void CoordinatorFsm::Greet(MonoTime now, StreamId stream, const Hello& hello, Ef
   if (worker.stream.valid()) {
     streams_.erase(worker.stream);
     out.end.push_back(
-        {worker.stream, absl::AbortedError("the worker opened a newer stream")});
+        {worker.stream, absl::UnavailableError("the worker opened a newer stream")});
   }
   worker.name = hello.worker;
   worker.incarnation = hello.incarnation;
@@ -87,6 +100,10 @@ void CoordinatorFsm::Greet(MonoTime now, StreamId stream, const Hello& hello, Ef
   out.send.push_back({stream, Welcome{.generation = state_.generation,
                                       .lease = job.spec.lease,
                                       .heartbeat_interval = HeartbeatInterval(job.spec.lease)}});
+  if (hello.epoch.valid() && decision.greeting != Greeting::kResume) {
+    // As when the coordinator was started again while the epoch formed.
+    out.send.push_back({stream, EpochIsOver(job, hello.epoch)});
+  }
   switch (decision.greeting) {
     case Greeting::kPropose:
       SendProposal(job, worker, out);
