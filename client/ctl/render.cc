@@ -1,6 +1,7 @@
 #include "client/ctl/render.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
@@ -63,18 +64,25 @@ std::string EffectiveSince(const v1::SyncPolicyRevision& revision) {
 class Lines {
  public:
   void Add(const std::string& name, const std::string& value) {
-    if (!value.empty()) absl::StrAppendFormat(&text_, "%-12s %s\n", absl::StrCat(name, ":"), value);
+    if (value.empty()) return;
+    std::string label = absl::StrCat(name, ":");
+    for (const std::string& line : Wrap(value, kTextWidth - kLabelWidth - 1)) {
+      absl::StrAppendFormat(&text_, "%-*s %s\n", kLabelWidth, label, line);
+      label.clear();
+    }
   }
   std::string text() const { return text_; }
 
  private:
+  static constexpr int kLabelWidth = 12;
   std::string text_;
 };
 
 std::string RenderMetrics(const v1::Worker& worker) {
   std::vector<std::string> metrics;
   for (const auto& [name, value] : worker.metrics()) {
-    metrics.push_back(absl::StrFormat("%s=%.4g", name, value));
+    // Large ones are counts or rates: no exponents.
+    metrics.push_back(absl::StrFormat(std::abs(value) < 1e4 ? "%s=%.4g" : "%s=%.0f", name, value));
   }
   std::sort(metrics.begin(), metrics.end());
   return absl::StrJoin(metrics, " ");
@@ -198,13 +206,14 @@ std::string RenderHistory(const std::vector<v1::SyncPolicyRevision>& revisions) 
                {.title = "STATE"},
                {.title = "SINCE STEP", .align = kRight},
                {.title = "CREATED"},
-               {.title = "AUTHOR"},
-               {.title = "POLICY"},
-               {.title = "REASON"}});
+               {.title = "AUTHOR", .max_width = 12},
+               {.title = "POLICY AND REASON"}});
   for (const v1::SyncPolicyRevision& revision : revisions) {
     table.AddRow({absl::StrCat(revision.revision()), StateName(revision.state()),
                   EffectiveSince(revision), RenderTime(revision.create_time()), revision.author(),
-                  RenderPolicy(revision.policy()), revision.reason()});
+                  absl::StrCat(RenderPolicy(revision.policy()),
+                               revision.reason().empty() ? "" : "; because: ",
+                               revision.reason())});
   }
   return table.ToString();
 }

@@ -1,6 +1,13 @@
 #include "client/ctl/render.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "client/ctl/progress.h"
+#include "client/ctl/table.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -85,6 +92,47 @@ TEST(RenderHistory, LeavesTheStepOpenWhileARevisionIsPending) {
   revision.set_revision(2);
   revision.set_state(v1::SyncPolicyRevision::STATE_PENDING);
   EXPECT_THAT(RenderHistory({revision}), HasSubstr("pending           -  "));
+}
+
+std::size_t LongestLine(const std::string& text) {
+  std::size_t longest = 0;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    longest = std::max(longest, line.size());
+  }
+  return longest;
+}
+
+TEST(RenderHistory, FitsTheTextWidth) {
+  v1::SyncPolicyRevision revision;
+  revision.set_author("a-person-with-a-long-name@example.org");
+  revision.set_reason("reproducible test accuracy for the whole of the team, and more words");
+  for (int i = 0; i < 9; ++i) revision.mutable_policy()->add_allow_list("**.running_mean");
+  const std::string text = RenderHistory({revision});
+  EXPECT_LE(LongestLine(text), kTextWidth) << text;
+  EXPECT_THAT(text, HasSubstr("because:"));
+}
+
+TEST(RenderJob, FitsTheTextWidth) {
+  v1::Job job;
+  job.mutable_spec()->set_name("mnist");
+  for (int i = 0; i < 30; ++i) *job.mutable_detail() += "waits for 2 of 3 workers; ";
+  EXPECT_LE(LongestLine(RenderJob(job)), kTextWidth);
+  EXPECT_LE(LongestLine(RenderJobs({job})), kTextWidth);
+}
+
+TEST(RenderWorkers, FitsTheTextWidthWithMetricsThatCanBeRead) {
+  v1::Worker worker;
+  worker.set_name("worker-0");
+  worker.set_state(v1::Worker::STATE_TRAINING);
+  worker.set_phase("evaluating");
+  worker.set_transport("gloo");
+  worker.set_optimizer_bytes(123456789012);
+  (*worker.mutable_metrics())["images_per_second"] = 43160;
+  (*worker.mutable_metrics())["loss"] = 0.02836;
+  (*worker.mutable_metrics())["synced_bytes"] = 81060000;
+  const std::string text = RenderWorkers({worker});
+  EXPECT_LE(LongestLine(text), kTextWidth) << text;
+  EXPECT_THAT(text, HasSubstr("images_per_second=43160"));
 }
 
 TEST(RenderWorkers, ShowsNoRankForWhoIsNoMember) {

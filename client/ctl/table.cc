@@ -8,13 +8,40 @@
 namespace lockstep {
 namespace {
 
+// A last column is not squeezed below this, even if the line gets too long.
+constexpr std::size_t kMinLastWidth = 24;
+
 // Characters of UTF-8 text: bytes that begin one.
+bool BeginsOne(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
 std::size_t Width(const std::string& text) {
-  const auto begins_one = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_one));
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), BeginsOne));
+}
+
+// Where the line that begins at `begin` ends: before a space if possible.
+std::size_t LineEnd(const std::string& text, std::size_t begin, std::size_t width) {
+  std::size_t end = begin;
+  std::size_t space = std::string::npos;
+  for (std::size_t taken = 0; end < text.size(); ++end) {
+    if (text[end] == ' ') space = end;
+    if (BeginsOne(text[end]) && taken++ == width) {
+      return space == std::string::npos ? end : space;
+    }
+  }
+  return end;
 }
 
 }  // namespace
+
+std::vector<std::string> Wrap(const std::string& text, std::size_t width) {
+  std::vector<std::string> lines;
+  std::size_t begin = 0;
+  do {
+    const std::size_t end = LineEnd(text, begin, std::max<std::size_t>(width, 1));
+    lines.push_back(text.substr(begin, end - begin));
+    begin = std::min(text.find_first_not_of(' ', end), text.size());
+  } while (begin < text.size());
+  return lines;
+}
 
 void Table::AddRow(std::vector<std::string> cells) {
   cells.resize(columns_.size());
@@ -27,17 +54,21 @@ void Table::AddRow(std::vector<std::string> cells) {
 }
 
 std::string Table::ToString() const {
-  std::vector<std::string> titles;
-  for (const Column& column : columns_) titles.push_back(column.title);
-  std::vector<std::size_t> widths(columns_.size(), 0);
-  const auto widen = [&](const std::vector<std::string>& cells) {
-    for (std::size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], Width(cells[i]));
-  };
-  widen(titles);
-  for (const auto& row : rows_) widen(row);
+  const std::size_t last = columns_.size() - 1;
+  std::vector<std::size_t> widths;
+  std::size_t left_of_last = 0;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    std::size_t width = 0;
+    for (const auto& row : rows_) width = std::max(width, Width(row[i]));
+    std::size_t limit = columns_[i].max_width;
+    if (i == last) limit = std::max(kMinLastWidth, kTextWidth - std::min(kTextWidth, left_of_last));
+    if (limit > 0) width = std::min(width, limit);
+    widths.push_back(std::max(width, Width(columns_[i].title)));
+    left_of_last += widths.back() + 2;
+  }
 
   std::string text;
-  const auto append = [&](const std::vector<std::string>& cells) {
+  const auto append_line = [&](const std::vector<std::string>& cells) {
     std::string line;
     for (std::size_t i = 0; i < cells.size(); ++i) {
       const std::string padding(widths[i] - Width(cells[i]), ' ');
@@ -47,8 +78,22 @@ std::string Table::ToString() const {
     line.erase(line.find_last_not_of(' ') + 1);
     absl::StrAppend(&text, line, "\n");
   };
-  append(titles);
-  for (const auto& row : rows_) append(row);
+  std::vector<std::string> titles;
+  for (const Column& column : columns_) titles.push_back(column.title);
+  append_line(titles);
+  for (const auto& row : rows_) {
+    std::vector<std::vector<std::string>> wrapped;
+    std::size_t lines = 1;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      wrapped.push_back(Wrap(row[i], widths[i]));
+      lines = std::max(lines, wrapped.back().size());
+    }
+    for (std::size_t n = 0; n < lines; ++n) {
+      std::vector<std::string> cells;
+      for (const auto& cell : wrapped) cells.push_back(n < cell.size() ? cell[n] : "");
+      append_line(cells);
+    }
+  }
   return text;
 }
 

@@ -8,12 +8,19 @@
 
 namespace lockstep {
 
+// What fits a terminal, also one that is not wide.
+inline constexpr std::size_t kTextWidth = 100;
+
+// Broken at spaces where there are some, else within a word. At least one line.
+std::vector<std::string> Wrap(const std::string& text, std::size_t width);
+
 class Table {
  public:
   enum class Align { kLeft, kRight };
   struct Column {
     std::string title;
     Align align = Align::kLeft;
+    std::size_t max_width = 0;  // longer cells continue below; 0: no limit
   };
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
@@ -22,8 +29,8 @@ class Table {
   // control characters become spaces: a cell never breaks the table.
   void AddRow(std::vector<std::string> cells);
 
-  // The titles, then one line per row; two spaces between columns, none at the
-  // end of a line.
+  // The titles, then the rows; two spaces between columns, none at the end of a
+  // line. The last column continues below where kTextWidth ends.
   std::string ToString() const;
 
  private:

@@ -37,6 +37,31 @@ TEST(Table, DropsSurplusCellsAndFillsMissingOnes) {
   EXPECT_EQ(table.ToString(), "NAME  STEP\nx        1\n\n");
 }
 
+TEST(Wrap, BreaksAtSpacesAndWithinWordsThatAreTooLong) {
+  using testing::ElementsAre;
+  EXPECT_THAT(Wrap("", 5), ElementsAre(""));
+  EXPECT_THAT(Wrap("a bc de", 4), ElementsAre("a bc", "de"));
+  EXPECT_THAT(Wrap("ab cde", 4), ElementsAre("ab", "cde"));
+  EXPECT_THAT(Wrap("abcdef g", 4), ElementsAre("abcd", "ef g"));
+  EXPECT_THAT(Wrap("gr\u00f6\u00dfe ist", 5), ElementsAre("gr\u00f6\u00dfe", "ist"));
+}
+
+TEST(Table, ContinuesTheLastColumnBelowWhereTheTextWidthEnds) {
+  Table table = Table({{.title = "NAME", .max_width = 4}, {.title = "DETAIL"}});
+  std::string detail;
+  for (int i = 0; i < 30; ++i) detail += "worker ";
+  table.AddRow({"a-name", detail});
+  const std::string thirteen_workers = [] {
+    std::string text = "worker";
+    for (int i = 1; i < 13; ++i) text += " worker";
+    return text;
+  }();
+  EXPECT_EQ(table.ToString(), "NAME  DETAIL\n"
+                              "a-na  " + thirteen_workers + "\n"
+                              "me    " + thirteen_workers + "\n"
+                              "      worker worker worker worker\n");
+}
+
 TEST(Table, CountsCharactersAndNotBytes) {
   Table table = NamesAndSteps();
   table.AddRow({"größe", "1"});
