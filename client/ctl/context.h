@@ -19,17 +19,13 @@ enum class ExitCode { kOk = 0, kFailed = 1, kUsage = 2, kUnreachable = 3, kWaitT
 struct Context {
   std::string coordinator = "127.0.0.1:7070";
   bool json = false;
-  std::optional<double> timeout_seconds;
+  std::optional<absl::Duration> timeout;
   std::unique_ptr<Client> client;
 
   // For one answer.
-  CallOptions call() const {
-    return {.timeout = timeout_seconds ? absl::Seconds(*timeout_seconds) : absl::Seconds(10)};
-  }
+  CallOptions call() const { return {.timeout = timeout.value_or(absl::Seconds(10))}; }
   // For an effect to show.
-  absl::Duration wait() const {
-    return timeout_seconds ? absl::Seconds(*timeout_seconds) : absl::Seconds(60);
-  }
+  absl::Duration wait() const { return timeout.value_or(absl::Seconds(60)); }
 };
 
 inline void Print(const std::string& text) {

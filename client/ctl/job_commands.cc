@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/ctl/duration_option.h"
 #include "client/ctl/files.h"
 #include "client/ctl/progress.h"
 #include "client/ctl/render.h"
+#include "proto/convert/convert.h"
 
 namespace lockstep {
 namespace {
@@ -33,17 +35,11 @@ struct CreateFlags {
   int min_workers = 1;
   int max_workers = 0;
   std::vector<std::string> workers;
-  std::optional<double> join_window_seconds;
-  std::optional<double> lease_seconds;
-  std::optional<double> ready_timeout_seconds;
+  std::optional<absl::Duration> join_window;
+  std::optional<absl::Duration> lease;
+  std::optional<absl::Duration> ready_timeout;
   std::string policy_file;
 };
-
-void SetSeconds(double seconds, google::protobuf::Duration* duration) {
-  const auto nanos = absl::ToInt64Nanoseconds(absl::Seconds(seconds));
-  duration->set_seconds(nanos / 1'000'000'000);
-  duration->set_nanos(static_cast<std::int32_t>(nanos % 1'000'000'000));
-}
 
 ExitCode CreateJob(Context& context, const CreateFlags& flags) {
   v1::JobSpec spec;
@@ -51,13 +47,9 @@ ExitCode CreateJob(Context& context, const CreateFlags& flags) {
   spec.set_min_workers(flags.min_workers);
   spec.set_max_workers(flags.max_workers);
   for (const std::string& worker : flags.workers) spec.add_workers(worker);
-  if (flags.join_window_seconds) {
-    SetSeconds(*flags.join_window_seconds, spec.mutable_join_window());
-  }
-  if (flags.lease_seconds) SetSeconds(*flags.lease_seconds, spec.mutable_lease());
-  if (flags.ready_timeout_seconds) {
-    SetSeconds(*flags.ready_timeout_seconds, spec.mutable_ready_timeout());
-  }
+  if (flags.join_window) *spec.mutable_join_window() = ToProto(*flags.join_window);
+  if (flags.lease) *spec.mutable_lease() = ToProto(*flags.lease);
+  if (flags.ready_timeout) *spec.mutable_ready_timeout() = ToProto(*flags.ready_timeout);
   if (!flags.policy_file.empty()) {
     const absl::Status read = ReadJson(flags.policy_file, spec.mutable_policy());
     if (!read.ok()) return Fail(read);
@@ -83,7 +75,7 @@ ExitCode ShowJob(Context& context, const std::string& name) {
 
 ExitCode WatchJob(Context& context, const std::string& name, bool once) {
   const absl::Duration timeout =
-      context.timeout_seconds || once ? context.call().timeout : absl::InfiniteDuration();
+      context.timeout || once ? context.call().timeout : absl::InfiniteDuration();
   std::string said;
   const absl::Status watched =
       context.client->WatchJob(name, timeout, [&](const v1::WatchJobResponse& state) {
@@ -101,7 +93,7 @@ ExitCode WatchJob(Context& context, const std::string& name, bool once) {
 ExitCode DeleteJob(Context& context, const std::string& name) {
   const absl::Status deleted = context.client->DeleteJob(name, context.call());
   if (!deleted.ok()) return Fail(deleted);
-  if (!context.json) Print(absl::StrCat("deleted job ", name, "\n"));
+  Print(context.json ? "{}\n" : absl::StrCat("deleted job ", name, "\n"));
   return ExitCode::kOk;
 }
 
@@ -145,12 +137,12 @@ void AddCreate(CLI::App* app, Context* context, Command* chosen) {
   command->add_option("--worker", flags->workers,
                       "name that may attend (repeatable); default: any")
       ->allow_extra_args(false);
-  command->add_option("--join-window", flags->join_window_seconds,
-                      "seconds to wait for more than the least number of workers; default: 5");
-  command->add_option("--lease", flags->lease_seconds,
-                      "seconds of silence that end a worker's membership; default: 10");
-  command->add_option("--ready-timeout", flags->ready_timeout_seconds,
-                      "seconds for all members to get ready; default: 60");
+  AddDuration(command, "--join-window", &flags->join_window,
+              "time to wait for more than the least number of workers; default: 5s");
+  AddDuration(command, "--lease", &flags->lease,
+              "silence that ends a worker's membership; default: 10s");
+  AddDuration(command, "--ready-timeout", &flags->ready_timeout,
+              "time for all members to get ready; default: 1m");
   command->add_option("--policy", flags->policy_file,
                       "file with the first sync policy in JSON; '-': standard input");
   command->callback([=] { *chosen = [=] { return CreateJob(*context, *flags); }; });

@@ -60,10 +60,30 @@ TEST_F(Lockstepctl, MakesListsShowsAndDeletesAJob) {
   EXPECT_EQ(json["spec"]["min_workers"], 2);
   EXPECT_EQ(json["spec"]["lease"], "3.500s");
   EXPECT_THAT(Run("job watch mnist --once").out, HasSubstr("waiting  epoch 0  step 0"));
-  EXPECT_EQ(Run("job delete mnist").code, 0);
+  EXPECT_EQ(Run("job delete mnist --json").out, "{}\n");
   const Outcome gone = Run("job status mnist");
   EXPECT_EQ(gone.code, 1);
   EXPECT_THAT(gone.err, StartsWith("lockstepctl: NOT_FOUND: "));
+}
+
+TEST_F(Lockstepctl, TakesTimesWithUnitsOrInSeconds) {
+  EXPECT_EQ(Run("--timeout 10s job create a --join-window 500ms --lease 2m --ready-timeout 7").code,
+            0);
+  const auto spec = nlohmann::json::parse(Run("job status a --json --timeout 1m").out)["spec"];
+  EXPECT_EQ(spec["join_window"], "0.500s");
+  EXPECT_EQ(spec["lease"], "120s");
+  EXPECT_EQ(spec["ready_timeout"], "7s");
+  const Outcome refused = Run("job create b --lease soon");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("--lease"), HasSubstr("'soon'")));
+  EXPECT_EQ(Run("--timeout 0s job list").code, 2);
+}
+
+TEST_F(Lockstepctl, NamesTheFieldThatIsRefused) {
+  ASSERT_THAT(CreateJob("mnist"), IsOk());
+  const Outcome refused = Run("policy set mnist --every-steps -3");
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("every_steps: is -3")));
 }
 
 TEST_F(Lockstepctl, EndsWithTwoOnWrongUsage) {

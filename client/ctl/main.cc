@@ -8,6 +8,7 @@
 
 #include "CLI/CLI.hpp"
 #include "client/ctl/context.h"
+#include "client/ctl/duration_option.h"
 #include "client/ctl/job_commands.h"
 #include "client/ctl/policy_commands.h"
 
@@ -25,16 +26,18 @@ ExitCode Main(int argc, char** argv) {
       ->envname("LOCKSTEP_COORDINATOR")
       ->capture_default_str();
   app.add_flag("--json", context.json, "print JSON");
-  app.add_option("--timeout", context.timeout_seconds,
-                 "seconds to wait for an answer (default 10), for --wait (60), or to watch "
-                 "(no limit)")
-      ->check(CLI::PositiveNumber);
+  AddDuration(&app, "--timeout", &context.timeout,
+              "time to wait for an answer (default 10s), for --wait (1m), or to watch (no "
+              "limit), as 500ms, 10s or 2m");
   AddJobCommands(&app, &context, &chosen);
   AddPolicyCommands(&app, &context, &chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? ExitCode::kOk : ExitCode::kUsage;
+  }
+  if (context.timeout == absl::ZeroDuration()) {
+    return FailUsage("--timeout is 0; expected a time above 0, as 500ms, 10s or 2m");
   }
   absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(context.coordinator);
   if (!client.ok()) return FailUsage(std::string(client.status().message()));

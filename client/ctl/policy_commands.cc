@@ -197,7 +197,7 @@ void AddSet(CLI::App* app, Context* context, Command* chosen) {
   command->add_option("--reason", flags->reason, "why, for the history");
   command->add_option("--author", flags->author, "who, for the history; default: $USER");
   command->add_flag("--wait", flags->wait,
-                    "wait until it took effect on all workers, --timeout seconds (60)");
+                    "wait until it took effect on all workers, up to --timeout (1m)");
   command->callback([=] { *chosen = [=] { return SetPolicy(*context, *flags); }; });
 }
 
@@ -209,7 +209,7 @@ void AddSync(CLI::App* app, Context* context, Command* chosen) {
   command->add_flag("--parameters", flags->parameters, "all parameters");
   command->add_option("--root", flags->root, "whose values win: a rank or a worker's name");
   command->add_flag("--wait", flags->wait,
-                    "wait until all workers have done it, --timeout seconds (60)");
+                    "wait until all workers have done it, up to --timeout (1m)");
   command->callback([=] { *chosen = [=] { return Sync(*context, *flags); }; });
 }
 

@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/string_view.h"
 #include "common/base/digest.h"
+#include "common/base/duration.h"
 #include "common/base/ids.h"
 #include "common/base/mailbox.h"
 #include "common/base/manual_clock.h"
@@ -23,6 +24,22 @@ TEST(StrongId, ZeroIsNotValidAndIdsGrow) {
   EXPECT_FALSE(Epoch().valid());
   EXPECT_TRUE(Epoch().next().valid());
   EXPECT_LT(Epoch(3), Epoch(3).next());
+}
+
+TEST(ParseDuration, TakesUnitsAndBareSeconds) {
+  EXPECT_EQ(*ParseDuration("10s"), absl::Seconds(10));
+  EXPECT_EQ(*ParseDuration("500ms"), absl::Milliseconds(500));
+  EXPECT_EQ(*ParseDuration("1m30s"), absl::Seconds(90));
+  EXPECT_EQ(*ParseDuration("0.5"), absl::Milliseconds(500));
+  EXPECT_EQ(*ParseDuration("0"), absl::ZeroDuration());
+}
+
+TEST(ParseDuration, RefusesWhatIsNoTime) {
+  for (const char* text : {"", "x", "10 s", "10x", "-1", "-1s", "inf", "nan", "1e30"}) {
+    EXPECT_THAT(ParseDuration(text), StatusIs(absl::StatusCode::kInvalidArgument,
+                                              HasSubstr("write it as 500ms, 10s or 2m")))
+        << text;
+  }
 }
 
 TEST(MonoTime, AddsSubtractsAndSaturates) {
