@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -264,6 +265,22 @@ TEST(GrpcLink, SaysWhichCoordinatorItCannotReach) {
       StatusIs(absl::StatusCode::kUnavailable,
                AllOf(HasSubstr(absl::StrCat("cannot reach the coordinator at ", address)),
                      HasSubstr("is it running?"))));
+}
+
+TEST(GrpcLink, DoesNotGoByAProxyOfTheEnvironment) {
+  const char* const variables[] = {"http_proxy", "grpc_proxy", "https_proxy"};
+  for (const char* variable : variables) setenv(variable, "http://127.0.0.1:9", /*overwrite=*/1);
+  ScriptedCoordinator coordinator({[](Conversation& worker) {
+    worker.Read<Hello>();
+    worker.Say(WelcomeOf(1));
+    worker.Read<Leave>();
+    return grpc::Status::OK;
+  }});
+  const auto link = ConnectToCoordinator(
+      {.address = coordinator.address(), .connect_timeout = absl::Seconds(10)}, HelloOfB());
+  for (const char* variable : variables) unsetenv(variable);
+  LOCKSTEP_ASSERT_OK(link.status());
+  (*link)->Leave(absl::OkStatus());
 }
 
 TEST(GrpcLink, RefusesOptionsAndAHelloThatCannotWork) {

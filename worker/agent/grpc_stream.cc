@@ -24,6 +24,8 @@ constexpr std::size_t kMaxQueued = 4096;
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // A proxy that the environment names for the web does not lead to the coordinator.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // A host that vanished without a word is noticed within 15 s. The coordinator
   // must allow pings as often as this (GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS).
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
