@@ -66,9 +66,14 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Join(const EngineOptions& option
   LOCKSTEP_RETURN_IF_ERROR(options.Validate());
   LOCKSTEP_RETURN_IF_ERROR(Validate(optimizer));
   LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, model->Describe());
-  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Membership> membership,
-                            JoinEpoch(options, optimizer, manifest, transports, link));
-  return Start(std::unique_ptr<Engine>(new Engine(model, link, std::move(membership))));
+  absl::StatusOr<std::unique_ptr<Membership>> membership =
+      JoinEpoch(options, optimizer, manifest, transports, link);
+  if (!membership.ok()) {
+    // The others of a proposed epoch need not wait for this worker's lease to end.
+    link->Leave(membership.status());
+    return membership.status();
+  }
+  return Start(std::unique_ptr<Engine>(new Engine(model, link, *std::move(membership))));
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Alone(const OptimizerConfig& optimizer,
@@ -173,7 +178,7 @@ absl::Status Engine::Complete(const Agreement& agreement) {
     applied_.push_back({number, outcome.step});
     if (link_ != nullptr) link_->ReportApplied(number, outcome.step);
   }
-  Report(Phase::kTraining, metrics_);
+  Report(Phase::kTraining, {});
   return absl::OkStatus();
 }
 
@@ -274,9 +279,11 @@ absl::Status Engine::Latch(absl::Status status) {
 }
 
 void Engine::Report(Phase phase, const std::map<std::string, double>& metrics) {
-  if (&metrics != &metrics_) metrics_ = metrics;
+  for (const auto& [name, value] : metrics) metrics_[name] = value;
   if (link_ != nullptr && !left_) link_->ReportProgress(step(), phase, metrics_);
 }
+
+void Engine::Interrupt(const absl::Status& why) { membership_->transport->Abort(why); }
 
 void Engine::Leave(const absl::Status& why) {
   if (std::exchange(left_, true)) return;

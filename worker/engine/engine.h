@@ -5,7 +5,7 @@
 // the control entries in between. No torch: see worker/session for the API that
 // training code calls.
 //
-// Used by one thread. After an error of a collective call the epoch is over for
+// Used by one thread, but for Interrupt(). After an error of a collective call the epoch is over for
 // this rank: every later call returns that error.
 #ifndef LOCKSTEP_WORKER_ENGINE_ENGINE_H_
 #define LOCKSTEP_WORKER_ENGINE_ENGINE_H_
@@ -83,6 +83,7 @@ class Engine final {
   // transport, adopts the model's parameters into arenas and makes replicas
   // equal as the policy says. `model` and `link` outlive the engine; `transports`
   // is used while joining only.
+  // When it fails to join an epoch it leaves the job with that error.
   // Errors: InvalidArgument: options, optimizer, model. FailedPrecondition: the
   //   coordinator's plan is not the one this worker computes. DeadlineExceeded:
   //   names who is missing. Others as CoordinatorLink and Transport say.
@@ -116,8 +117,13 @@ class Engine final {
   // not.
   absl::StatusOr<BufferDrift> MeasureBufferDrift();
 
-  // Sent to the coordinator with the next heartbeat.
+  // Sent to the coordinator with the next heartbeat. Metrics that are not named
+  // keep their last values.
   void Report(Phase phase, const std::map<std::string, double>& metrics);
+
+  // From any thread: ends the collective call in progress, if any, and lets the
+  // next one fail, here and on the peers. Leave() is still to be called.
+  void Interrupt(const absl::Status& why);
 
   // Ends the membership; OK: the work is done. The model owns its parameters
   // again. The destructor leaves with CANCELLED if this was not called.

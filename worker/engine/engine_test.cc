@@ -301,6 +301,32 @@ TEST(Step, ReportsItsProgressWithTheLastMetrics) {
   });
 }
 
+TEST(Step, MetricsThatAreNotReportedAgainKeepTheirValues) {
+  JoinedWorld world(1);
+  Engine& engine = world->engine(0);
+  engine.Report(Phase::kTraining, {{"loss", 0.5}, {"revision", 1}});
+  engine.Report(Phase::kEvaluating, {});
+  EXPECT_EQ(world->link(0).progress().back(),
+            (Heartbeat{Epoch(1), 0, Phase::kEvaluating, {{"loss", 0.5}, {"revision", 1}}}));
+  engine.Report(Phase::kTraining, {{"loss", 0.25}});
+  EXPECT_EQ(world->link(0).progress().back(),
+            (Heartbeat{Epoch(1), 0, Phase::kTraining, {{"loss", 0.25}, {"revision", 1}}}));
+}
+
+TEST(Step, AnInterruptEndsItOnEveryRank) {
+  JoinedWorld world(2);
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    if (rank == 0) {
+      EXPECT_THAT(engine.Step({}), StatusIs(absl::StatusCode::kAborted, HasSubstr("told to stop")));
+    } else {
+      engine.Interrupt(absl::CancelledError("told to stop"));
+      EXPECT_THAT(engine.Step({}), StatusIs(absl::StatusCode::kAborted, HasSubstr("told to stop")));
+    }
+    EXPECT_EQ(engine.step(), 0);
+  });
+}
+
 TEST(Step, LatchesTheFirstErrorOnEveryRank) {
   JoinedWorld world(3);
   world->Run([&](int rank) {

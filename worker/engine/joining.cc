@@ -1,6 +1,7 @@
 #include "worker/engine/joining.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -65,18 +66,23 @@ absl::Status Form(Membership& membership, absl::Duration operation_timeout, Mono
                   TransportFactory* transports, CoordinatorLink* link) {
   const RealClock clock;
   const Epoch epoch = membership.proposal.epoch;
+  const auto abort_by_link = [link](Transport* transport) {
+    link->OnAbort(transport == nullptr ? std::function<void(const absl::Status&)>()
+                                       : [transport](const absl::Status& why) {
+                                           transport->Abort(why);
+                                         });
+  };
   const Group group = {.epoch = epoch,
                        .rank = membership.rank,
                        .members = membership.proposal.members,
-                       .deadline = operation_timeout};
+                       .deadline = operation_timeout,
+                       .on_forming = abort_by_link};
   LOCKSTEP_ASSIGN_OR_RETURN(
       membership.transport,
       transports->Create(group, [&](const std::optional<std::string>& mine) {
         return link->ExchangeEndpoint(epoch, mine, deadline - clock.Now());
       }));
-  link->OnAbort([transport = membership.transport.get()](const absl::Status& why) {
-    transport->Abort(why);
-  });
+  abort_by_link(membership.transport.get());
   LOCKSTEP_RETURN_IF_ERROR(Allocate(membership));
   return link->AwaitStart({.epoch = epoch,
                            .plan_digest = membership.proposal.plan.Digest(),

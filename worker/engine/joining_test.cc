@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/status_macros.h"
 #include "common/base/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -111,6 +112,41 @@ TEST(Join, GivesUpOnErrorsThatTheNextProposalWouldNotMend) {
   EXPECT_THAT(world.Join(0, Sgd{}, &transports),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("no memory")));
   EXPECT_FALSE(world.model(0).adopted());
+  // The coordinator learns of it at once, and through it the peers.
+  EXPECT_EQ(world.link(0).left(), absl::ResourceExhaustedError("no memory"));
+}
+
+// Waits for peers until it is aborted.
+class LonelyTransportFactory final : public TransportFactory {
+ public:
+  LonelyTransportFactory(TransportFactory* base, std::function<void()> on_wait)
+      : base_(base), on_wait_(std::move(on_wait)) {}
+  std::string name() const override { return base_->name(); }
+  absl::StatusOr<std::unique_ptr<Transport>> Create(const Group& group,
+                                                    const ExchangeEndpoint& exchange) override {
+    LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport,
+                              base_->Create(group, exchange));
+    group.on_forming(transport.get());
+    on_wait_();
+    const absl::Status status = transport->Agree({}).status();
+    group.on_forming(nullptr);
+    return status;
+  }
+
+ private:
+  TransportFactory* const base_;
+  const std::function<void()> on_wait_;
+};
+
+TEST(Join, TheEndOfAnEpochReachesATransportThatIsForming) {
+  ThreadedWorld world(1);
+  AddTensors(world).Propose({}, Epoch(1));
+  LonelyTransportFactory transports(world.transports(), [&] {
+    world.link(0).AbortEpoch(absl::UnavailableError("w1 cannot open the segment"));
+  });
+  EXPECT_THAT(world.Join(0, Sgd{}, &transports),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("w1 cannot open the segment")));
 }
 
 TEST(Join, SaysWhoIsMissingAndWhatFailedBefore) {

@@ -111,6 +111,8 @@ void Session::Report(Phase phase, const std::map<std::string, double>& metrics) 
   engine_->Report(phase, metrics);
 }
 
+void Session::Interrupt(const absl::Status& why) { engine_->Interrupt(why); }
+
 void Session::Leave(const absl::Status& why) { engine_->Leave(why); }
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 // statuses. After the error of a collective call the membership is over: every
 // later call returns that error; leave, and join anew.
 //
-// Used by one thread.
+// Used by one thread, but for Interrupt().
 #ifndef LOCKSTEP_WORKER_SESSION_SESSION_H_
 #define LOCKSTEP_WORKER_SESSION_SESSION_H_
 
@@ -102,8 +102,12 @@ class Session final {
   // How far the ranks' buffers are apart, selected or not.
   absl::StatusOr<BufferDrift> MeasureBufferDrift();
 
-  // Not collective: goes to the coordinator with the next heartbeat.
+  // Not collective: goes to the coordinator with the next heartbeat. Metrics that
+  // are not named keep their last values.
   void Report(Phase phase, const std::map<std::string, double>& metrics);
+  // From any thread: ends the collective call in progress, if any, and lets the
+  // next one fail, here and on the peers. Leave() is still to be called.
+  void Interrupt(const absl::Status& why);
   // Not collective: ends the membership; OK: the work is done. The module owns
   // its parameters again.
   void Leave(const absl::Status& why);

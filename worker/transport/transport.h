@@ -100,6 +100,9 @@ struct Group {
   int rank = 0;
   std::vector<std::string> members;  // worker names by rank
   absl::Duration deadline = absl::Seconds(60);  // of each operation, and of forming
+  // Called by factories that can be aborted while they wait for peers: with the
+  // transport before the wait, and with null before it goes if it did not form.
+  std::function<void(Transport*)> on_forming = nullptr;
 };
 
 // Hands rank 0's bytes to all members of the epoch: rank 0 gives `mine`, the

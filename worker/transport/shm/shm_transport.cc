@@ -73,6 +73,7 @@ class ShmTransport final : public CheckedTransport {
     waiter_.Ring();
   }
 
+
   absl::Status Form() {
     StartDeadline();
     slots_[rank()].pid.store(getpid(), std::memory_order_release);
@@ -254,8 +255,12 @@ absl::StatusOr<std::unique_ptr<Transport>> ShmFactory::Create(const Group& group
   LOCKSTEP_ASSIGN_OR_RETURN(
       std::unique_ptr<ShmTransport> transport,
       group.rank == 0 ? FormAsRankZero(group, exchange) : FormAsPeer(group, exchange));
-  LOCKSTEP_RETURN_IF_ERROR(transport->Form());
-  return transport;
+  // A peer that cannot open the segment cannot say so in it, but the coordinator can.
+  if (group.on_forming) group.on_forming(transport.get());
+  const absl::Status formed = transport->Form();
+  if (formed.ok()) return transport;
+  if (group.on_forming) group.on_forming(nullptr);
+  return formed;
 }
 
 }  // namespace lockstep

@@ -69,17 +69,24 @@ void Waiter::Ring() {
 }
 
 absl::Status Waiter::AwaitAll(Counter counter, std::uint64_t value, MonoTime deadline) {
+  started_.reset();
   for (int rank = 0; rank < static_cast<int>(slots_.size()); ++rank) {
-    LOCKSTEP_RETURN_IF_ERROR(AwaitOne(rank, counter, value, deadline));
+    LOCKSTEP_RETURN_IF_ERROR(Await(rank, counter, value, deadline));
   }
   return absl::OkStatus();
 }
 
 absl::Status Waiter::AwaitOne(int rank, Counter counter, std::uint64_t value, MonoTime deadline) {
+  started_.reset();
+  return Await(rank, counter, value, deadline);
+}
+
+absl::Status Waiter::Await(int rank, Counter counter, std::uint64_t value, MonoTime deadline) {
   const std::atomic<std::uint64_t>& awaited = slots_[rank].*counter;
   if (awaited.load(std::memory_order_acquire) >= value) return absl::OkStatus();
-  started_ = clock_.Now();
-  for (int spin = 0; spin < kSpins && clock_.Now() - started_ < kSpinTime; ++spin) {
+  const MonoTime spun_since = clock_.Now();
+  if (!started_.has_value()) started_ = spun_since;
+  for (int spin = 0; spin < kSpins && clock_.Now() - spun_since < kSpinTime; ++spin) {
     sched_yield();
     if (awaited.load(std::memory_order_acquire) >= value) return absl::OkStatus();
   }
@@ -148,7 +155,7 @@ absl::Status Waiter::Missing(Counter counter, std::uint64_t value) {
   }
   return absl::DeadlineExceededError(
       absl::StrCat(ListNames(missing), " did not come within ",
-                   absl::FormatDuration(clock_.Now() - started_)));
+                   absl::FormatDuration(clock_.Now() - *started_)));
 }
 
 void Waiter::PoisonWith(const absl::Status& why) {

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,6 +50,7 @@ class Waiter {
  private:
   // The reason, or OK.
   absl::Status PoisonReason() const;
+  absl::Status Await(int rank, Counter counter, std::uint64_t value, MonoTime deadline);
   absl::Status SleepUntil(int rank, Counter counter, std::uint64_t value, MonoTime deadline);
   // Whether the process of that rank has ended or left.
   bool IsGone(int rank);
@@ -59,7 +61,7 @@ class Waiter {
   const int rank_;
   const std::vector<std::string> members_;
   const RealClock clock_;
-  MonoTime started_;            // of the wait in progress
+  std::optional<MonoTime> started_;  // of the wait in progress; none: no need to wait yet
   std::vector<int> process_fds_;  // by rank; -1: not opened
 };
 
