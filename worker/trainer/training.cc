@@ -1,7 +1,6 @@
 #include "worker/trainer/training.h"
 
 #include <algorithm>
-#include <csignal>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -35,8 +34,6 @@ namespace {
 
 constexpr std::int64_t kStepsPerLoss = 10;
 constexpr std::int64_t kEvaluationBatch = 500;
-
-volatile std::sig_atomic_t stop_signal = 0;
 
 struct Batch {
   at::Tensor images;  // float32[n, 1, 28, 28]
@@ -77,12 +74,13 @@ std::string DigestOf(std::vector<NamedTensor> tensors) {
 class Training {
  public:
   Training(const TrainingOptions& options, LabeledImages train, LabeledImages test,
-           Classifier* classifier, Session* session)
+           Classifier* classifier, Session* session, const StopRequest& stop)
       : options_(options),
         train_(std::move(train)),
         test_(std::move(test)),
         classifier_(classifier),
         session_(session),
+        stop_(stop),
         sampler_(train_.size(), options.batch, session->rank(), session->world_size(),
                  options.seed) {}
 
@@ -94,9 +92,9 @@ class Training {
             session_->revision().value());
     if (options_.evaluate_at.contains(0)) LOCKSTEP_RETURN_IF_ERROR(Evaluate());
     while (session_->step() < steps) {
-      if (StopSignal() != 0) {
-        return absl::CancelledError(absl::StrCat("stopped by signal ", StopSignal(), " after step ",
-                                                 session_->step()));
+      if (const int signal = stop_.signal(); signal != 0) {
+        return absl::CancelledError(
+            absl::StrCat("stopped by signal ", signal, " after step ", session_->step()));
       }
       LOCKSTEP_RETURN_IF_ERROR(TakeStep());
       const std::int64_t step = session_->step();
@@ -212,6 +210,7 @@ class Training {
   const LabeledImages test_;
   Classifier* const classifier_;
   Session* const session_;
+  const StopRequest& stop_;
   Sampler sampler_;
   double loss_ = 0;  // of the last batch that was not empty
   const RealClock clock_;
@@ -241,7 +240,7 @@ absl::Status TrainingOptions::Validate() const {
   return session.Validate();
 }
 
-absl::Status Train(const TrainingOptions& options, const std::function<void()>& on_joined) {
+absl::Status Train(const TrainingOptions& options, StopRequest* stop) {
   LOCKSTEP_RETURN_IF_ERROR(options.Validate());
   LOCKSTEP_ASSIGN_OR_RETURN(LabeledImages train, LoadMnist(options.data, MnistPart::kTrain));
   LOCKSTEP_ASSIGN_OR_RETURN(LabeledImages test, LoadMnist(options.data, MnistPart::kTest));
@@ -250,21 +249,25 @@ absl::Status Train(const TrainingOptions& options, const std::function<void()>& 
                             MakeClassifier(options.model, options.seed));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
                             classifier->Join(options.session, options.optimizer));
-  on_joined();
-  const absl::Status status = GuardTorch("training", [&] {
+  stop->OnInterrupt([&] {
+    session->Interrupt(absl::CancelledError(absl::StrCat("stopped by signal ", stop->signal())));
+  });
+  absl::Status status = GuardTorch("training", [&] {
     // What a model draws at random while it trains differs from rank to rank.
     torch::manual_seed(options.seed + static_cast<std::uint64_t>(session->rank()) + 1);
-    Training training(options, std::move(train), std::move(test), classifier.get(), session.get());
+    Training training(options, std::move(train), std::move(test), classifier.get(), session.get(),
+                      *stop);
     LOCKSTEP_RETURN_IF_ERROR(training.Run());
     if (options.report.empty()) return absl::OkStatus();
     return WriteFile(options.report, ToJson(training.Summarise()));
   });
+  if (const int signal = stop->signal(); signal != 0 && absl::IsAborted(status)) {
+    status = absl::CancelledError(absl::StrCat("stopped by signal ", signal, " in the step after ",
+                                               session->step(), " (", status.message(), ")"));
+  }
   session->Leave(status);
+  stop->OnInterrupt(nullptr);
   return status;
 }
-
-void RequestStop(int signal) { stop_signal = signal; }
-
-int StopSignal() { return stop_signal; }
 
 }  // namespace lockstep

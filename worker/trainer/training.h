@@ -3,18 +3,18 @@
 //   for each step: BeforeForward, forward, backward, Step
 //   now and then:  BeforeEvaluation and the whole test set; how far buffers drift
 //
-// Used by one thread; RequestStop() from signal handlers too.
+// Used by one thread.
 #ifndef LOCKSTEP_WORKER_TRAINER_TRAINING_H_
 #define LOCKSTEP_WORKER_TRAINER_TRAINING_H_
 
 #include <cstdint>
-#include <functional>
 #include <set>
 #include <string>
 
 #include "absl/status/status.h"
 #include "worker/optim/optimizer.h"
 #include "worker/session/session_options.h"
+#include "worker/trainer/stop_request.h"
 
 namespace lockstep {
 
@@ -36,15 +36,11 @@ struct TrainingOptions {
   absl::Status Validate() const;
 };
 
-// Trains to the end, or until RequestStop() (Cancelled). `on_joined` is called
-// once the job's workers are together: what comes before cannot be stopped.
+// Trains to the end, or until `stop` asks for it (Cancelled): after the step in
+// progress, or within it if interrupted. What comes before the job's workers are
+// together cannot be interrupted.
 // Errors: those of the data files, the model, Session, and the report.
-absl::Status Train(const TrainingOptions& options, const std::function<void()>& on_joined);
-
-// Makes Train() leave the job after the step in progress. Async-signal-safe.
-void RequestStop(int signal);
-// The signal that asked for a stop; 0: none.
-int StopSignal();
+absl::Status Train(const TrainingOptions& options, StopRequest* stop);
 
 }  // namespace lockstep
 

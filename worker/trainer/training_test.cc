@@ -54,14 +54,14 @@ class TrainAlone : public testing::Test {
     WriteImages(Folder() + "/train", 300, 1);
     WriteImages(Folder() + "/t10k", 100, 2);
   }
-  void TearDown() override { RequestStop(0); }
 
   static std::string Folder() { return std::getenv("TEST_TMPDIR"); }
   static TrainingOptions Options() {
     return {.data = Folder(), .epochs = 2, .batch = 20, .report = Folder() + "/report.json"};
   }
   static absl::Status Run(const TrainingOptions& options) {
-    return Train(options, [] {});
+    StopRequest stop;
+    return Train(options, &stop);
   }
   static json Report() { return json::parse(std::ifstream(Folder() + "/report.json")); }
 };
@@ -108,7 +108,9 @@ TEST_F(TrainAlone, StepsEndTrainingBeforeTheEpochsDo) {
 }
 
 TEST_F(TrainAlone, ASignalStopsItBeforeTheNextStep) {
-  EXPECT_THAT(Train(Options(), [] { RequestStop(SIGTERM); }),
+  StopRequest stop;
+  stop.Set(SIGTERM);
+  EXPECT_THAT(Train(Options(), &stop),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("after step 0")));
 }
 
