@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
@@ -61,6 +62,15 @@ absl::Status GuardTorch(absl::string_view what, Fn&& fn) {
     }
     return absl::UnavailableError(text);
   }
+}
+
+// Gloo writes to connections whose peer may have been killed. The signal for that
+// ends the process, unless it is ignored or handled: then the write fails.
+void KeepBrokenPipesFromKilling() {
+  struct sigaction action = {};
+  if (sigaction(SIGPIPE, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, nullptr);
 }
 
 absl::StatusOr<std::string> AddressOf(const std::string& interface) {
@@ -413,6 +423,7 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Store>> OpenStore(const Group& group,
 absl::StatusOr<std::unique_ptr<Transport>> GlooFactory::Create(const Group& group,
                                                                const ExchangeEndpoint& exchange) {
   LOCKSTEP_RETURN_IF_ERROR(Validate(group));
+  KeepBrokenPipesFromKilling();
   LOCKSTEP_ASSIGN_OR_RETURN(c10::intrusive_ptr<c10d::Store> store,
                             OpenStore(group, options_.interface, exchange));
   auto transport = std::make_unique<GlooTransport>(group, std::move(store));

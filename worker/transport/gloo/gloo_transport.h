@@ -10,6 +10,9 @@
 // under way ends in the background, at its deadline at the latest, and peers
 // learn of it from the coordinator or from their own deadline. So keep deadlines
 // short. Rank 0 serves the rendezvous; without it no epoch goes on.
+//
+// SIGPIPE is ignored from the first transport on, unless the process handles it:
+// else a killed peer would take this process along.
 #ifndef LOCKSTEP_WORKER_TRANSPORT_GLOO_GLOO_TRANSPORT_H_
 #define LOCKSTEP_WORKER_TRANSPORT_GLOO_GLOO_TRANSPORT_H_
 

@@ -1,12 +1,9 @@
 // Ranks as processes: what threads cannot show.
 #include <dirent.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <functional>
-#include <optional>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,6 +13,7 @@
 #include "common/base/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/transport/conformance/processes.h"
 #include "worker/transport/shm/shm_transport.h"
 
 namespace lockstep {
@@ -23,78 +21,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Bytes one way between processes; both ends live as long as this.
-class Pipe {
- public:
-  Pipe() { EXPECT_EQ(pipe(ends_), 0); }
-  ~Pipe() {
-    close(ends_[0]);
-    close(ends_[1]);
-  }
-  void Send(const std::string& line) {
-    const std::string bytes = line + "\n";
-    EXPECT_EQ(write(ends_[1], bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
-  }
-  std::string ReceiveLine() {
-    std::string line;
-    for (char c = 0; read(ends_[0], &c, 1) == 1 && c != '\n';) line += c;
-    return line;
-  }
-
- private:
-  int ends_[2];
-};
-
-// Ranks forked from the test; each runs `body` and ends without clean-up.
-class Processes {
- public:
-  Processes(int world_size, std::function<std::string(int rank, Transport& transport)> body)
-      : endpoints_(world_size), formed_(world_size), results_(world_size) {
-    for (int rank = 0; rank < world_size; ++rank) {
-      const pid_t pid = fork();
-      if (pid == 0) {
-        RunRank(rank, world_size, body);
-        _exit(0);
-      }
-      pids_.push_back(pid);
-    }
-  }
-  ~Processes() {
-    for (const pid_t pid : pids_) {
-      kill(pid, SIGKILL);
-      waitpid(pid, nullptr, 0);
-    }
-  }
-
-  void AwaitFormed(int rank) { EXPECT_EQ(formed_[rank].ReceiveLine(), "formed"); }
-  std::string Result(int rank) { return results_[rank].ReceiveLine(); }
-  void Kill(int rank) { kill(pids_[rank], SIGKILL); }
-
- private:
-  void RunRank(int rank, int world_size,
-               const std::function<std::string(int, Transport&)>& body) {
-    Group group = {.epoch = Epoch(5), .rank = rank, .deadline = absl::Seconds(20)};
-    for (int r = 0; r < world_size; ++r) group.members.push_back(absl::StrCat("w", r));
-    ShmFactory factory;
-    auto transport = factory.Create(
-        group, [&](const std::optional<std::string>& mine) -> absl::StatusOr<std::string> {
-          if (!mine.has_value()) return endpoints_[rank].ReceiveLine();
-          for (int r = 1; r < world_size; ++r) endpoints_[r].Send(*mine);
-          return *mine;
-        });
-    if (!transport.ok()) {
-      formed_[rank].Send(transport.status().ToString());
-      return;
-    }
-    formed_[rank].Send("formed");
-    results_[rank].Send(body(rank, **transport));
-  }
-
-  std::vector<Pipe> endpoints_;
-  std::vector<Pipe> formed_;
-  std::vector<Pipe> results_;
-  std::vector<pid_t> pids_;
-};
+std::shared_ptr<TransportFactory> MakeShm() { return std::make_shared<ShmFactory>(); }
 
 std::set<std::string> SharedMemoryNames() {
   std::set<std::string> names;
@@ -106,7 +33,7 @@ std::set<std::string> SharedMemoryNames() {
 }
 
 TEST(ShmProcesses, ReduceAndSpreadAcrossProcesses) {
-  Processes processes(3, [](int rank, Transport& transport) -> std::string {
+  Processes processes(3, MakeShm, [](int rank, Transport& transport) -> std::string {
     const std::vector<Shard> shards = {{0, 16}, {16, 32}, {32, 40}};
     const auto gradients = transport.Allocate(ArenaUse::kGradients, 40);
     const auto parameters = transport.Allocate(ArenaUse::kParameters, 40);
@@ -133,7 +60,7 @@ TEST(ShmProcesses, ReduceAndSpreadAcrossProcesses) {
 TEST(ShmProcesses, AKilledPeerIsNamedToAllWhoWaitLongBeforeTheDeadline) {
   const std::set<std::string> before = SharedMemoryNames();
   {
-    Processes processes(4, [](int rank, Transport& transport) -> std::string {
+    Processes processes(4, MakeShm, [](int rank, Transport& transport) -> std::string {
       if (rank == 2) {
         pause();
         return "not killed";
@@ -159,7 +86,7 @@ TEST(ShmProcesses, AKilledPeerIsNamedToAllWhoWaitLongBeforeTheDeadline) {
 TEST(ShmProcesses, KillingEveryRankLeavesNothingBehind) {
   const std::set<std::string> before = SharedMemoryNames();
   {
-    Processes processes(2, [](int rank, Transport& transport) -> std::string {
+    Processes processes(2, MakeShm, [](int rank, Transport& transport) -> std::string {
       if (!transport.Allocate(ArenaUse::kParameters, 1 << 20).ok()) return "no memory";
       pause();
       return "not killed";
@@ -170,7 +97,7 @@ TEST(ShmProcesses, KillingEveryRankLeavesNothingBehind) {
 }
 
 TEST(ShmProcesses, ADisagreementIsNamedAcrossProcesses) {
-  Processes processes(2, [](int rank, Transport& transport) {
+  Processes processes(2, MakeShm, [](int rank, Transport& transport) {
     float value = static_cast<float>(rank);
     const TensorView view = {
         .spec = {.name = rank == 0 ? "mean" : "average", .dtype = DType::kFloat32},
