@@ -92,6 +92,12 @@ class Coordinator::Impl {
   }
 
   void Read(Look look) {
+    // From a callback, as when a request that was done is answered with the job: it
+    // must not be told to try again because the mailbox is full or just closed.
+    if (std::this_thread::get_id() == owner_.load()) {
+      look(health().ok() ? &fsm_.state() : nullptr);
+      return;
+    }
     PostOr(Looked{look}, [&](const absl::Status&) { look(nullptr); });
   }
 
@@ -136,7 +142,7 @@ class Coordinator::Impl {
     MutexLock lock(&mu_);
     closed = watches_.extract(watch);
     // A callback that closes its own watch cannot wait for itself.
-    if (std::this_thread::get_id() == thread_.get_id()) return;
+    if (std::this_thread::get_id() == owner_.load()) return;
     changed_.AwaitFor(&mu_, absl::InfiniteDuration(), [&] { return running_watch_ != watch; });
   }
 
@@ -183,6 +189,7 @@ class Coordinator::Impl {
   }
 
   void Run() {
+    owner_ = std::this_thread::get_id();
     while (Once()) {
     }
     End();
@@ -410,6 +417,7 @@ class Coordinator::Impl {
   Mailbox<Item> mailbox_;
   std::atomic<std::int64_t> next_stream_{1};
   std::atomic<bool> stopping_{false};
+  std::atomic<std::thread::id> owner_{};  // the coordinator thread, once it runs
 
   mutable Mutex mu_;
   CondVar changed_;

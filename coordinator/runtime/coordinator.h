@@ -48,7 +48,7 @@ class Coordinator {
 
   // A look at the state, consistent, on the coordinator's thread. `look` gets
   // null if the coordinator has stopped or too much is waiting already; it is
-  // called exactly once.
+  // called exactly once. From a callback: at once, without waiting.
   void Read(std::function<void(const ClusterState*)> look);
 
   // Opens an Attend stream. Errors: Unavailable: stopped.

@@ -185,6 +185,19 @@ TEST_F(CoordinatorRuntime, ALookSeesTheChangesAnsweredBefore) {
   EXPECT_TRUE(Look(*coordinator)->jobs.contains("mnist"));
 }
 
+TEST_F(CoordinatorRuntime, ALookFromAnAnswerDoesNotWait) {
+  const auto coordinator = StartOn(&clock_);
+  std::promise<bool> seen;
+  coordinator->Submit(NewJob("mnist"), [&](const absl::StatusOr<Reply>&) {
+    bool looked = false;
+    coordinator->Read([&](const ClusterState* state) {
+      looked = state != nullptr && state->jobs.contains("mnist");
+    });
+    seen.set_value(looked);
+  });
+  EXPECT_TRUE(Get(seen.get_future()));
+}
+
 TEST_F(CoordinatorRuntime, ARefusalIsAnsweredToo) {
   const auto coordinator = StartOn(&clock_);
   EXPECT_THAT(Ask(*coordinator, DeleteJob{"none"}), StatusIs(absl::StatusCode::kNotFound));
