@@ -24,8 +24,14 @@ namespace {
 
 constexpr std::size_t kMaxPendingItems = 100'000;
 constexpr std::size_t kMaxStreams = 20'000;
+constexpr std::size_t kMaxWatches = 10'000;
 // Without a wake_at there is nothing to do before the next item.
 constexpr absl::Duration kLongestWait = absl::Seconds(60);
+
+absl::Status TooManyWatches() {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the coordinator serves ", kMaxWatches, " watches, its limit; try again later"));
+}
 
 using Done = std::function<void(absl::StatusOr<Reply>)>;
 using Look = std::function<void(const ClusterState*)>;
@@ -120,16 +126,17 @@ class Coordinator::Impl {
     auto entry = std::make_shared<const WatchEntry>(
         WatchEntry{std::move(job), std::move(changed), std::move(ended)});
     WatchId watch;
-    bool too_late = false;
+    bool too_late = false, too_many = false;
     {
       MutexLock lock(&mu_);
       watch = next_watch_;
       next_watch_ = next_watch_.next();
       too_late = watches_ended_;
-      if (!too_late) watches_.emplace(watch, entry);
+      too_many = watches_.size() >= kMaxWatches;
+      if (!too_late && !too_many) watches_.emplace(watch, entry);
     }
-    if (too_late) {
-      if (entry->ended) entry->ended(Stopped());
+    if (too_late || too_many) {
+      if (entry->ended) entry->ended(too_late ? Stopped() : TooManyWatches());
     } else {
       (void)mailbox_.PostAboveLimit(WatchBegan{watch});
     }

@@ -59,7 +59,8 @@ class Coordinator {
 
   // `changed` is called after each change of the job (null: it does not exist),
   // once at the beginning, until the watch is closed. If the coordinator stops
-  // first, `ended` is called once with UNAVAILABLE.
+  // first, `ended` is called once with UNAVAILABLE; at once with RESOURCE_EXHAUSTED if
+  // there are too many.
   using WatchId = StrongId<struct WatchIdTag>;
   WatchId Watch(std::string job, std::function<void(const JobState*)> changed,
                 std::function<void(const absl::Status&)> ended = nullptr);

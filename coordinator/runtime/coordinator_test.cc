@@ -1,5 +1,6 @@
 #include "coordinator/runtime/coordinator.h"
 
+#include <chrono>
 #include <future>
 #include <map>
 #include <memory>
@@ -196,6 +197,25 @@ TEST_F(CoordinatorRuntime, ALookFromAnAnswerDoesNotWait) {
     seen.set_value(looked);
   });
   EXPECT_TRUE(Get(seen.get_future()));
+}
+
+TEST_F(CoordinatorRuntime, BoundsTheNumberOfWatches) {
+  const auto coordinator = StartOn(&clock_);
+  absl::Status end;
+  Coordinator::WatchId last;
+  int opened = 0;
+  for (; end.ok() && opened < 20'000; ++opened) {
+    // Called within Watch() if it is refused.
+    auto refused = std::make_shared<std::promise<absl::Status>>();
+    std::future<absl::Status> refusal = refused->get_future();
+    last = coordinator->Watch(
+        "mnist", [](const JobState*) {},
+        [refused](const absl::Status& why) { refused->set_value(why); });
+    if (refusal.wait_for(std::chrono::seconds(0)) == std::future_status::ready) end = refusal.get();
+  }
+  EXPECT_EQ(opened, 10'001);
+  EXPECT_THAT(end, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("10000 watches")));
+  coordinator->CloseWatch(last);
 }
 
 TEST_F(CoordinatorRuntime, ARefusalIsAnsweredToo) {
