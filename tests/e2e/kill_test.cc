@@ -109,6 +109,7 @@ TEST(Worker, EndsWithAMessageThatNamesThePeerThatWasKilled) {
     }
     for (int i = 0; i < 2; ++i) EXPECT_TRUE(cluster.AwaitWorker(i).exit.ok());
     EXPECT_GE(cluster.GetJob("killed").epoch(), 2);
+    EXPECT_EQ(cluster.GetJob("killed").step(), 20);
   }
 }
 

@@ -195,7 +195,11 @@ AttendanceEffects AttendanceState::On(MonoTime now, const Leaving& event) {
   leaving_ = event.why;
   leave_by_ = now + kLeaveTimeout;
   if (!open_) return Dial(now);
-  return {.send = {Leave{LastingEpoch(), *leaving_}}, .close = true};
+  AttendanceEffects effects = {.close = true};
+  // The last steps, which no heartbeat has told yet.
+  if (welcomed_) effects.send.push_back(NewHeartbeat());
+  effects.send.push_back(Leave{LastingEpoch(), *leaving_});
+  return effects;
 }
 
 AttendanceEffects AttendanceState::On(MonoTime now, const TimePassed&) {
@@ -208,8 +212,11 @@ AttendanceEffects AttendanceState::On(MonoTime now, const TimePassed&) {
                           absl::FormatDuration(kWelcomeTimeout))));
   }
   heartbeat_at_ = now + heartbeat_interval_;
-  return SendIfDialled(
-      Heartbeat{LastingEpoch(), progress_.step, progress_.phase, progress_.metrics});
+  return SendIfDialled(NewHeartbeat());
+}
+
+Heartbeat AttendanceState::NewHeartbeat() const {
+  return {LastingEpoch(), progress_.step, progress_.phase, progress_.metrics};
 }
 
 AttendanceEffects AttendanceState::Hear(MonoTime now, const Welcome& welcome) {

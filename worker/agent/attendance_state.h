@@ -150,6 +150,7 @@ class AttendanceState {
   AttendanceEffects Break(MonoTime now, const absl::Status& why);
   AttendanceEffects Fail(const absl::Status& why);
   AttendanceEffects FinishLeaving();
+  Heartbeat NewHeartbeat() const;
   AttendanceEffects SendIfDialled(WorkerMessage message) const;
   void EndEpoch(const absl::Status& why);
   // The newest epoch if it lasts, else none.

@@ -142,7 +142,10 @@ TEST(AttendanceState, FollowsAnEpochFromHelloToLeave) {
   EXPECT_EQ(s.Do(ProgressMade{42, Phase::kTraining, {{"loss", 0.5}}}), "");
   EXPECT_EQ(s.Wake(), "Heartbeat epoch=3 step=42 metrics=1");
 
-  EXPECT_EQ(s.Do(Leaving{absl::OkStatus()}), "Leave epoch=3 OK; close");
+  // The steps since the last heartbeat are told before it leaves.
+  s.Do(ProgressMade{43, Phase::kTraining, {}});
+  EXPECT_EQ(s.Do(Leaving{absl::OkStatus()}),
+            "Heartbeat epoch=3 step=43 metrics=0; Leave epoch=3 OK; close");
   EXPECT_FALSE(s.state().over());
   EXPECT_EQ(s.End(absl::OkStatus()), "drop");
   EXPECT_THAT(s.state().end(), StatusIs(absl::StatusCode::kCancelled, HasSubstr("left")));

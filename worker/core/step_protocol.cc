@@ -80,9 +80,12 @@ StepOutcome StepProtocol::Commit(const Agreement& agreement) {
     outcome.due.push_back(TaskFor(/*buffers=*/true, /*parameters=*/false, policy_.root));
   }
   while (!pending_.empty() && pending_.front().number <= agreement.log_number) {
-    Apply(pending_.front(), outcome.due);
-    outcome.applied.push_back(pending_.front().number);
-    applied_ = pending_.front().number;
+    const ControlEntry& entry = pending_.front();
+    Apply(entry, outcome.due);
+    applied_ = entry.number;
+    const bool is_revision = std::holds_alternative<PolicyRevised>(entry.decision);
+    outcome.applied.push_back(
+        {.number = applied_, .revision = is_revision ? revision_ : Revision(), .step = step_});
     pending_.pop_front();
   }
   return outcome;

@@ -39,9 +39,18 @@ struct SyncTask {
   std::shared_ptr<const BufferSelector> selector;
 };
 
+// An entry of the control log that took effect here between `step` and the next.
+struct AppliedEntry {
+  LogNumber number;
+  Revision revision;  // of the policy it put in force; not valid: it was a command
+  std::int64_t step = 0;
+
+  bool operator==(const AppliedEntry&) const = default;
+};
+
 struct StepOutcome {
   std::int64_t step = 0;            // committed steps, this one included
-  std::vector<LogNumber> applied;   // took effect between `step` and the next
+  std::vector<AppliedEntry> applied;
   std::vector<SyncTask> due;        // to be done now, in order
 };
 

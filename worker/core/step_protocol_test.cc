@@ -57,6 +57,11 @@ MATCHER_P3(IsTask, buffers, parameters, root, "") {
 }
 auto IsBufferSync(int root = 0) { return IsTask(true, false, root); }
 
+// What Revise(number) gives when it takes effect after `step`.
+AppliedEntry AppliedRevision(std::int64_t number, std::int64_t step) {
+  return {.number = LogNumber(number), .revision = Revision(number + 1), .step = step};
+}
+
 TEST(StepProtocol, AppliesOnlyEntriesUpToTheAgreedNumberInOrder) {
   StepProtocol protocol = Protocol(Quiet());
   for (int n = 1; n <= 4; ++n) LOCKSTEP_ASSERT_OK(protocol.Learn(Revise(n, Quiet())));
@@ -69,12 +74,13 @@ TEST(StepProtocol, AppliesOnlyEntriesUpToTheAgreedNumberInOrder) {
 
   outcome = protocol.Commit(Agreed(3));
   EXPECT_EQ(outcome.step, 2);
-  EXPECT_THAT(outcome.applied, ElementsAre(LogNumber(1), LogNumber(2), LogNumber(3)));
+  EXPECT_THAT(outcome.applied, ElementsAre(AppliedRevision(1, 2), AppliedRevision(2, 2),
+                                           AppliedRevision(3, 2)));
   EXPECT_EQ(protocol.applied(), LogNumber(3));
   EXPECT_EQ(protocol.revision(), Revision(4));
 
   outcome = protocol.Commit(Agreed(4));
-  EXPECT_THAT(outcome.applied, ElementsAre(LogNumber(4)));
+  EXPECT_THAT(outcome.applied, ElementsAre(AppliedRevision(4, 3)));
   EXPECT_EQ(protocol.revision(), Revision(5));
 }
 
@@ -128,7 +134,7 @@ TEST(StepProtocol, LearnSkipsWhatIsKnownAndRefusesGaps) {
   EXPECT_EQ(protocol.known(), LogNumber(5));
   LOCKSTEP_EXPECT_OK(protocol.Learn(Revise(6, Quiet())));
   LOCKSTEP_EXPECT_OK(protocol.Learn(Revise(6, EveryForwards(1))));
-  EXPECT_THAT(protocol.Commit(Agreed(6)).applied, ElementsAre(LogNumber(6)));
+  EXPECT_THAT(protocol.Commit(Agreed(6)).applied, ElementsAre(AppliedRevision(6, 1)));
   EXPECT_EQ(protocol.policy(), Quiet());
 }
 

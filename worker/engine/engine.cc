@@ -174,9 +174,9 @@ absl::Status Engine::Complete(const Agreement& agreement) {
   const StepOutcome outcome = membership_->protocol.Commit(agreement);
   if (revision() != before) WarnIfRootIsMissing();
   LOCKSTEP_RETURN_IF_ERROR(CarryOut(outcome.due));
-  for (const LogNumber number : outcome.applied) {
-    applied_.push_back({number, outcome.step});
-    if (link_ != nullptr) link_->ReportApplied(number, outcome.step);
+  for (const AppliedEntry& entry : outcome.applied) {
+    applied_.push_back(entry);
+    if (link_ != nullptr) link_->ReportApplied(entry.number, entry.step);
   }
   Report(Phase::kTraining, {});
   return absl::OkStatus();

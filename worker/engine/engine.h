@@ -56,12 +56,6 @@ struct StepOptions {
   LossReduction loss = LossReduction::kMean;
 };
 
-// An entry of the control log and the step after which it took effect here.
-struct AppliedEntry {
-  LogNumber number;
-  std::int64_t step = 0;
-};
-
 // The largest difference of one buffer element between any two ranks.
 struct BufferDrift {
   double largest = 0;

@@ -118,6 +118,10 @@ class Training {
     report_.steps = session_->step();
     report_.seconds = absl::ToDoubleSeconds(training_time_);
     report_.buffer_digest = DigestOf(classifier_->Tensors()->Buffers());
+    for (const AppliedEntry& entry : session_->applied()) {
+      if (!entry.revision.valid()) continue;
+      report_.switches.push_back({entry.revision.value(), entry.number.value(), entry.step});
+    }
     report_.parameter_digest = DigestOf(classifier_->Tensors()->Parameters());
     report_.optimizer_bytes = stats.optimizer_bytes;
     report_.syncs = stats.syncs;
@@ -157,11 +161,8 @@ class Training {
     const std::int64_t step = session_->step();
     if (step == 1 || step % kStepsPerLoss == 0) report_.losses.push_back({step, loss_});
     if (session_->revision() != before) {
-      const AppliedEntry& entry = session_->applied().back();
-      LogInfo("policy revision ", session_->revision().value(), " in force behind step ",
-              entry.step, ": ", Describe(session_->policy()));
-      report_.switches.push_back(
-          {session_->revision().value(), entry.number.value(), entry.step});
+      LogInfo("policy revision ", session_->revision().value(), " in force behind step ", step,
+              ": ", Describe(session_->policy()));
     }
     Report(Phase::kTraining);
   }
