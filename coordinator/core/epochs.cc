@@ -109,9 +109,11 @@ void CoordinatorFsm::StartIfReady(JobState& job, Effects& out) {
     if (job.workers.at(member.worker).stage != WorkerStage::kReady) return;
   }
   Persist(EpochStarted{job.spec.name, job.epoch->id}, out);
+  job.last_step = 0;
   for (const Member& member : job.epoch->members) {
     WorkerState& worker = job.workers.at(member.worker);
     worker.stage = WorkerStage::kTraining;
+    worker.step = 0;
     out.send.push_back({worker.stream, Start{job.epoch->id}});
   }
 }

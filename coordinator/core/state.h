@@ -131,7 +131,7 @@ struct JobState {
   Epoch last_epoch;                     // the highest id used
   std::string last_end;                 // why the last epoch ended, for people
   std::string last_refusal;             // why none could be proposed lately
-  std::int64_t last_step = 0;           // the highest of the epochs that ended
+  std::int64_t last_step = 0;           // of the last epoch that ran, lost members included
   std::vector<PolicyHistoryEntry> policies;  // by revision, from 1
   std::vector<LoggedEntry> log;              // by number, from 1
   LogNumber in_force;     // an epoch was started with the entries up to it
@@ -139,7 +139,7 @@ struct JobState {
 
   const PolicyHistoryEntry& newest_policy() const { return policies.back(); }
   LogNumber last_number() const { return LogNumber(static_cast<std::int64_t>(log.size())); }
-  std::int64_t step() const;                      // the highest a member reported
+  std::int64_t step() const;  // the highest that a member of the last epoch reported
   int RankOf(const std::string& worker) const;    // -1: not a member
   // The worker if it belongs to the current epoch and has not left, else null.
   const WorkerState* FindMember(const std::string& worker) const;

@@ -2,6 +2,10 @@
 
 #include <signal.h>
 
+#include <fstream>
+#include <memory>
+#include <string>
+
 #include "common/base/status_matchers.h"
 #include "gtest/gtest.h"
 
@@ -37,17 +41,32 @@ TEST(RunProgram, AddsToTheEnvironment) {
   EXPECT_EQ(result.output, "blue\n");
 }
 
-TEST(ChildProcess, StopAsksFirstAndThenKills) {
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(
-      auto polite, ChildProcess::Start(Shell("trap 'exit 7' TERM; while :; do sleep 0.01; done")));
-  // Until the trap is set SIGTERM kills the shell: both ends are polite.
-  const ChildExit asked = polite->Stop(absl::Seconds(10));
-  EXPECT_TRUE(asked.code == 7 || asked.signal == SIGTERM) << asked.ToString();
+// A shell that has set its traps and said so.
+std::unique_ptr<ChildProcess> StartReady(const std::string& script) {
+  ChildOptions options = Shell(script);
+  options.output_file = testing::TempDir() + "/output";
+  absl::StatusOr<std::unique_ptr<ChildProcess>> child = ChildProcess::Start(options);
+  EXPECT_THAT(child, IsOk());
+  std::string said;
+  while (said != "ready" && !(*child)->Wait(absl::Milliseconds(1))) {
+    std::getline(std::ifstream(options.output_file), said);
+  }
+  return *std::move(child);
+}
 
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(auto child, ChildProcess::Start(Shell("exec sleep 60")));
-  EXPECT_FALSE(child->Wait(absl::ZeroDuration()).has_value());
-  child->Signal(SIGSTOP);  // a stopped process does not act on SIGTERM
+TEST(ChildProcess, StopAsksFirst) {
+  const auto child = StartReady("trap 'exit 7' TERM; echo ready; while :; do :; done");
+  EXPECT_EQ(child->Stop(absl::Seconds(10)).code, 7);
+}
+
+TEST(ChildProcess, StopKillsWhatDoesNotAnswer) {
+  const auto child = StartReady("trap '' TERM; echo ready; exec sleep 60");
   EXPECT_EQ(child->Stop(absl::Milliseconds(50)).signal, SIGKILL);
+}
+
+TEST(ChildProcess, WaitTellsThatItStillRuns) {
+  const auto child = StartReady("echo ready; exec sleep 60");
+  EXPECT_FALSE(child->Wait(absl::ZeroDuration()).has_value());
 }
 
 }  // namespace
