@@ -63,12 +63,16 @@ ExitCode CreateJob(Context& context, const CreateFlags& flags) {
 ExitCode ShowJob(Context& context, const std::string& name) {
   const absl::StatusOr<v1::Job> job = context.client->GetJob(name, context.call());
   if (!job.ok()) return Fail(job.status());
-  if (context.json) {
-    Print(RenderJson(*job));
-    return ExitCode::kOk;
-  }
   const auto workers = context.client->ListWorkers(name, context.call());
   if (!workers.ok()) return Fail(workers.status());
+  if (context.json) {
+    // The same as a line of `job watch`.
+    v1::WatchJobResponse all;
+    *all.mutable_job() = *job;
+    for (const v1::Worker& worker : *workers) *all.add_workers() = worker;
+    Print(RenderJson(all));
+    return ExitCode::kOk;
+  }
   Print(absl::StrCat(RenderJob(*job), "\n", RenderWorkers(*workers)));
   return ExitCode::kOk;
 }

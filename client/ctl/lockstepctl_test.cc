@@ -56,7 +56,7 @@ TEST_F(Lockstepctl, MakesListsShowsAndDeletesAJob) {
   const Outcome list = Run("job list");
   EXPECT_EQ(list.code, 0);
   EXPECT_THAT(list.out, AllOf(StartsWith("NAME   STATE"), HasSubstr("\nmnist  waiting")));
-  const auto json = nlohmann::json::parse(Run("job status mnist --json").out);
+  const auto json = nlohmann::json::parse(Run("job status mnist --json").out)["job"];
   EXPECT_EQ(json["spec"]["min_workers"], 2);
   EXPECT_EQ(json["spec"]["lease"], "3.500s");
   EXPECT_THAT(Run("job watch mnist --once").out, HasSubstr("waiting  epoch 0  step 0"));
@@ -69,7 +69,8 @@ TEST_F(Lockstepctl, MakesListsShowsAndDeletesAJob) {
 TEST_F(Lockstepctl, TakesTimesWithUnitsOrInSeconds) {
   EXPECT_EQ(Run("--timeout 10s job create a --join-window 500ms --lease 2m --ready-timeout 7").code,
             0);
-  const auto spec = nlohmann::json::parse(Run("job status a --json --timeout 1m").out)["spec"];
+  const auto status = nlohmann::json::parse(Run("job status a --json --timeout 1m").out);
+  const auto& spec = status["job"]["spec"];
   EXPECT_EQ(spec["join_window"], "0.500s");
   EXPECT_EQ(spec["lease"], "120s");
   EXPECT_EQ(spec["ready_timeout"], "7s");
