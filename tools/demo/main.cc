@@ -1,11 +1,8 @@
 // ./lockstep demo: trains on MNIST with processes of this machine and changes the
 // sync policy of the running job.
 #include <signal.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <string>

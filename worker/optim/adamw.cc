@@ -1,7 +1,8 @@
 #include "worker/optim/adamw.h"
 
-#include <cmath>
 #include <cstddef>
+
+#include "worker/optim/adam_moments.h"
 
 namespace lockstep {
 
@@ -13,26 +14,13 @@ void AdamWStep(const AdamW& config, std::int64_t step, std::span<const float> gr
   float* __restrict m = exp_avg.data();
   float* __restrict v = exp_avg_sq.data();
   float* __restrict p = param.data();
-  const double correction1 = 1.0 - std::pow(config.beta1, static_cast<double>(step));
-  const double correction2 = 1.0 - std::pow(config.beta2, static_cast<double>(step));
-  const auto step_size = static_cast<float>(config.lr / correction1);
-  const auto root_correction2 = static_cast<float>(std::sqrt(correction2));
-  const auto beta1 = static_cast<float>(config.beta1);
-  const auto beta2 = static_cast<float>(config.beta2);
-  const auto fresh1 = static_cast<float>(1.0 - config.beta1);
-  const auto fresh2 = static_cast<float>(1.0 - config.beta2);
-  const auto eps = static_cast<float>(config.eps);
+  const AdamMoments moments(config, step);
   // 1 without decay, which changes no bit.
   const auto kept = static_cast<float>(1.0 - config.lr * config.weight_decay);
 
   for (std::size_t i = 0; i < n; ++i) {
     const float d = g[i] * grad_scale;
-    const float mean = m[i] * beta1 + d * fresh1;
-    const float square = v[i] * beta2 + fresh2 * d * d;
-    m[i] = mean;
-    v[i] = square;
-    const float denominator = std::sqrt(square) / root_correction2 + eps;
-    p[i] = p[i] * kept - step_size * mean / denominator;
+    p[i] = p[i] * kept - moments.Move(d, m[i], v[i]);
   }
 }
 
