@@ -59,7 +59,8 @@ absl::Status CheckTensor(absl::string_view kind, std::size_t index, const Tensor
         absl::StrCat(what, " has a name with control characters or malformed UTF-8; names are "
                            "printable UTF-8"));
   }
-  if (!DTypeFromNumber(static_cast<std::int64_t>(tensor.dtype)).has_value()) {
+  const bool has_no_values = kind == "buffer" && tensor.dtype == DType::kUnspecified;
+  if (!has_no_values && !DTypeFromNumber(static_cast<std::int64_t>(tensor.dtype)).has_value()) {
     return absl::InvalidArgumentError(absl::StrCat(what, " has the unknown dtype number ",
                                                    static_cast<std::int64_t>(tensor.dtype)));
   }
@@ -128,6 +129,7 @@ std::int64_t TensorSpec::bytes() const {
 }
 
 std::string TensorSpec::ToString() const {
+  if (dtype == DType::kUnspecified) return "no plain values";
   return absl::StrCat(DTypeName(dtype), "[", absl::StrJoin(shape, ", "), "]");
 }
 

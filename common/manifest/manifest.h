@@ -23,6 +23,8 @@ inline constexpr int kMaxOptimizerBytes = 4096;
 
 struct TensorSpec {
   std::string name;  // full dotted name, as torch's named_parameters() gives
+  // kUnspecified, buffers only: it holds no plain values now (sparse, quantized,
+  // not materialised), so it can be named but not synchronised.
   DType dtype = DType::kUnspecified;
   std::vector<std::int64_t> shape;  // empty: a scalar
 

@@ -1,30 +1,30 @@
 #include "common/policy/schedule.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <variant>
 
 namespace lockstep {
-namespace {
 
-bool IsMultiple(std::int64_t count, std::int64_t period) {
-  return count > 0 && period > 0 && count % period == 0;
+bool IsDueEvery(std::int64_t period, std::int64_t step) {
+  return step > 0 && period > 0 && step % period == 0;
 }
 
-}  // namespace
-
-bool BufferSyncDueAtStart(const SyncPolicy& policy) { return policy.schedule.at_start; }
-
-bool BufferSyncDueBeforeForward(const SyncPolicy& policy, std::int64_t forwards) {
-  return policy.broadcast_buffers && IsMultiple(forwards, policy.schedule.every_forwards);
-}
-
-bool BufferSyncDueAfterStep(const SyncPolicy& policy, std::int64_t step) {
-  return policy.broadcast_buffers && IsMultiple(step, policy.schedule.every_steps);
-}
-
-bool BufferSyncDueBeforeEvaluation(const SyncPolicy& policy) {
-  return policy.broadcast_buffers && policy.schedule.before_evaluation;
+bool IsDue(bool broadcast_buffers, const Schedule& schedule, Moment moment, std::int64_t count) {
+  if (moment == Moment::kStart) return schedule.at_start;
+  if (!broadcast_buffers) return false;
+  switch (moment) {
+    case Moment::kStart:
+      break;
+    case Moment::kForward:
+      return IsDueEvery(schedule.every_forwards, count);
+    case Moment::kStep:
+      return IsDueEvery(schedule.every_steps, count);
+    case Moment::kEvaluation:
+      return schedule.before_evaluation;
+    case Moment::kCheckpoint:
+      return schedule.before_checkpoint;
+  }
+  return false;
 }
 
 ResolvedRoot ResolveRoot(const Root& root, const std::vector<std::string>& members) {

@@ -10,15 +10,24 @@
 
 namespace lockstep {
 
-// Each is asked once per occasion. At start, only the schedule counts; later,
-// nothing is due while the master switch is off.
-bool BufferSyncDueAtStart(const SyncPolicy& policy);
-// `forwards`: training forwards of this epoch so far, at most one per step
-// counted, this one included: the first is 1. Due at each multiple of the period.
-bool BufferSyncDueBeforeForward(const SyncPolicy& policy, std::int64_t forwards);
-// `step`: steps committed so far, the last one included.
-bool BufferSyncDueAfterStep(const SyncPolicy& policy, std::int64_t step);
-bool BufferSyncDueBeforeEvaluation(const SyncPolicy& policy);
+// An occasion at which all ranks may synchronise.
+enum class Moment {
+  kStart,       // of an epoch
+  kForward,     // before a training forward, at most one for each step
+  kStep,        // after a step
+  kEvaluation,  // before an evaluation
+  kCheckpoint,  // before a checkpoint
+};
+
+// Whether buffers of that schedule are due. At start only the schedule counts;
+// later nothing is due while the master switch is off. `count`: forwards of this
+// epoch, or steps committed, this one included: the first is 1; due at each
+// multiple of the period. Other moments have no count.
+bool IsDue(bool broadcast_buffers, const Schedule& schedule, Moment moment, std::int64_t count = 0);
+
+// Whether something that is done every `period` steps is due after step `step`;
+// never if `period` is 0.
+bool IsDueEvery(std::int64_t period, std::int64_t step);
 
 // The root's rank among `members` (worker names by rank). A rank or worker that
 // is not there gives `fallback` = true and rank 0.

@@ -8,45 +8,42 @@
 namespace lockstep {
 namespace {
 
-std::vector<int> DueForwards(const SyncPolicy& policy) {
+std::vector<int> Due(const Schedule& schedule, Moment moment, bool broadcast_buffers = true) {
   std::vector<int> due;
   for (int n = 0; n <= 7; ++n) {
-    if (BufferSyncDueBeforeForward(policy, n)) due.push_back(n);
-  }
-  return due;
-}
-
-std::vector<int> DueSteps(const SyncPolicy& policy) {
-  std::vector<int> due;
-  for (int n = 0; n <= 7; ++n) {
-    if (BufferSyncDueAfterStep(policy, n)) due.push_back(n);
+    if (IsDue(broadcast_buffers, schedule, moment, n)) due.push_back(n);
   }
   return due;
 }
 
 TEST(Schedule, IsDueAtEachMultipleOfThePeriod) {
-  EXPECT_EQ(DueForwards({}), (std::vector<int>{1, 2, 3, 4, 5, 6, 7}));
-  EXPECT_EQ(DueForwards({.schedule = {.every_forwards = 3}}), (std::vector<int>{3, 6}));
-  EXPECT_EQ(DueForwards({.schedule = {.every_forwards = 0}}), std::vector<int>{});
-  EXPECT_EQ(DueSteps({}), std::vector<int>{});
-  EXPECT_EQ(DueSteps({.schedule = {.every_steps = 2}}), (std::vector<int>{2, 4, 6}));
+  EXPECT_EQ(Due({}, Moment::kForward), (std::vector<int>{1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(Due({.every_forwards = 3}, Moment::kForward), (std::vector<int>{3, 6}));
+  EXPECT_EQ(Due({.every_forwards = 0}, Moment::kForward), std::vector<int>{});
+  EXPECT_EQ(Due({}, Moment::kStep), std::vector<int>{});
+  EXPECT_EQ(Due({.every_steps = 2}, Moment::kStep), (std::vector<int>{2, 4, 6}));
 }
 
 TEST(Schedule, TheMasterSwitchStopsAllButTheStart) {
-  const SyncPolicy off = {
-      .broadcast_buffers = false,
-      .schedule = {.every_forwards = 1, .every_steps = 1, .before_evaluation = true}};
-  EXPECT_EQ(DueForwards(off), std::vector<int>{});
-  EXPECT_EQ(DueSteps(off), std::vector<int>{});
-  EXPECT_FALSE(BufferSyncDueBeforeEvaluation(off));
-  EXPECT_TRUE(BufferSyncDueAtStart(off));
+  const Schedule all = {.every_forwards = 1,
+                        .every_steps = 1,
+                        .before_evaluation = true,
+                        .before_checkpoint = true};
+  for (const Moment moment :
+       {Moment::kForward, Moment::kStep, Moment::kEvaluation, Moment::kCheckpoint}) {
+    EXPECT_TRUE(IsDue(true, all, moment, 1));
+    EXPECT_FALSE(IsDue(false, all, moment, 1));
+  }
+  EXPECT_TRUE(IsDue(false, all, Moment::kStart));
 }
 
-TEST(Schedule, StartAndEvaluationHaveTheirOwnSwitches) {
-  EXPECT_TRUE(BufferSyncDueAtStart({}));
-  EXPECT_FALSE(BufferSyncDueAtStart({.schedule = {.at_start = false}}));
-  EXPECT_FALSE(BufferSyncDueBeforeEvaluation({}));
-  EXPECT_TRUE(BufferSyncDueBeforeEvaluation({.schedule = {.before_evaluation = true}}));
+TEST(Schedule, StartEvaluationAndCheckpointHaveTheirOwnSwitches) {
+  EXPECT_TRUE(IsDue(true, {}, Moment::kStart));
+  EXPECT_FALSE(IsDue(true, {.at_start = false}, Moment::kStart));
+  EXPECT_FALSE(IsDue(true, {}, Moment::kEvaluation));
+  EXPECT_TRUE(IsDue(true, {.before_evaluation = true}, Moment::kEvaluation));
+  EXPECT_FALSE(IsDue(true, {.before_evaluation = true}, Moment::kCheckpoint));
+  EXPECT_TRUE(IsDue(true, {.before_checkpoint = true}, Moment::kCheckpoint));
 }
 
 TEST(ResolveRoot, FindsTheMemberOrFallsBackToTheLowestRank) {

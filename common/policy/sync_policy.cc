@@ -1,20 +1,16 @@
 #include "common/policy/sync_policy.h"
 
-#include <algorithm>
+#include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "common/base/digest.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
-#include "common/policy/near_names.h"
 
 namespace lockstep {
 namespace {
-
-// Unmatched patterns that one message describes; it counts the others.
-constexpr int kMaxDescribed = 5;
-constexpr int kMaxNearNames = 3;
 
 absl::Status Bad(absl::string_view field, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
@@ -37,16 +33,16 @@ absl::Status CheckPeriod(absl::string_view field, std::int64_t period) {
   return Bad(field, absl::StrCat("is ", period, "; expected 0 (never) or a positive number"));
 }
 
-absl::Status CheckRoot(const Root& root) {
+absl::Status CheckRoot(absl::string_view field, const Root& root) {
   if (const auto* by_rank = std::get_if<RootRank>(&root); by_rank != nullptr && by_rank->rank < 0) {
-    return Bad("root.rank", absl::StrCat("is ", by_rank->rank, "; ranks count from 0"));
+    return Bad(absl::StrCat(field, ".rank"), absl::StrCat("is ", by_rank->rank, "; ranks count from 0"));
   }
   if (const auto* by_name = std::get_if<RootWorker>(&root)) {
     if (by_name->worker.empty()) {
-      return Bad("root.worker", "is empty; expected a worker's name");
+      return Bad(absl::StrCat(field, ".worker"), "is empty; expected a worker's name");
     }
     if (by_name->worker.size() > kMaxRootWorkerBytes || !IsPrintable(by_name->worker)) {
-      return Bad("root.worker",
+      return Bad(absl::StrCat(field, ".worker"),
                  absl::StrCat("is ", Quoted(by_name->worker), "; expected at most ",
                               kMaxRootWorkerBytes, " bytes of printable UTF-8"));
     }
@@ -54,32 +50,109 @@ absl::Status CheckRoot(const Root& root) {
   return absl::OkStatus();
 }
 
-// Appends one line per pattern of the list that matches no name, up to the limit
-// that `described` approaches; counts the others in `undescribed`.
-absl::Status DescribeUnmatched(absl::string_view field, const std::vector<std::string>& list,
-                               const std::vector<absl::string_view>& names,
-                               std::vector<std::string>& described, int& undescribed) {
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    LOCKSTEP_ASSIGN_OR_RETURN(const Pattern pattern, Pattern::Parse(list[i]));
-    if (std::any_of(names.begin(), names.end(),
-                    [&](absl::string_view name) { return pattern.Matches(name); })) {
-      continue;
-    }
-    if (described.size() >= kMaxDescribed) {
-      ++undescribed;
-      continue;
-    }
-    const std::vector<std::string> near = NearNames(list[i], names, kMaxNearNames);
-    described.push_back(absl::StrCat(field, "[", i, "]: the pattern ", Quoted(list[i]),
-                                     " matches no buffer",
-                                     near.empty() ? "" : "; near names: ",
-                                     near.empty() ? "" : absl::StrJoin(near, ", ")));
-  }
-  return absl::OkStatus();
-}
-
 std::string DescribeList(const std::vector<std::string>& list) {
   return ListNames(list, /*limit=*/10);
+}
+
+absl::Status CheckSchedule(absl::string_view field, const Schedule& schedule) {
+  LOCKSTEP_RETURN_IF_ERROR(
+      CheckPeriod(absl::StrCat(field, ".every_forwards"), schedule.every_forwards));
+  return CheckPeriod(absl::StrCat(field, ".every_steps"), schedule.every_steps);
+}
+
+absl::Status CheckOperation(absl::string_view field, Operation operation) {
+  const auto number = static_cast<std::int64_t>(operation);
+  if (OperationFromNumber(number).has_value()) return absl::OkStatus();
+  return Bad(field, absl::StrCat("is the unknown number ", number,
+                                 "; expected 1 (broadcast) to 7 (mean-by-samples)"));
+}
+
+absl::Status CheckRule(absl::string_view field, const SyncRule& rule) {
+  const absl::Status parsed = Pattern::Parse(rule.pattern).status();
+  if (!parsed.ok()) return Bad(absl::StrCat(field, ".pattern"), parsed.message());
+  if (rule.operation) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckOperation(absl::StrCat(field, ".operation"), *rule.operation));
+  }
+  if (rule.root) LOCKSTEP_RETURN_IF_ERROR(CheckRoot(absl::StrCat(field, ".root"), *rule.root));
+  if (!rule.schedule) return absl::OkStatus();
+  return CheckSchedule(absl::StrCat(field, ".schedule"), *rule.schedule);
+}
+
+void Add(const std::vector<std::string>& texts, Digester& digester) {
+  digester.Add(static_cast<std::int64_t>(texts.size()));
+  for (const std::string& text : texts) digester.Add(absl::string_view(text));
+}
+
+void Add(const Root& root, Digester& digester) {
+  digester.Add(static_cast<std::int64_t>(root.index()));
+  if (const auto* rank = std::get_if<RootRank>(&root)) digester.Add(rank->rank);
+  if (const auto* worker = std::get_if<RootWorker>(&root)) digester.Add(worker->worker);
+}
+
+void Add(const Schedule& schedule, Digester& digester) {
+  digester.Add(std::int64_t{schedule.at_start})
+      .Add(schedule.every_forwards)
+      .Add(schedule.every_steps)
+      .Add(std::int64_t{schedule.before_evaluation})
+      .Add(std::int64_t{schedule.before_checkpoint});
+}
+
+void Add(const SyncRule& rule, Digester& digester) {
+  digester.Add(absl::string_view(rule.pattern));
+  digester.Add(static_cast<std::int64_t>(rule.operation.value_or(Operation::kUnspecified)));
+  digester.Add(std::int64_t{rule.root.has_value()});
+  if (rule.root) Add(*rule.root, digester);
+  digester.Add(std::int64_t{rule.schedule.has_value()});
+  if (rule.schedule) Add(*rule.schedule, digester);
+}
+
+std::string DescribeParameters(const SyncPolicy& policy) {
+  std::vector<std::string> times;
+  if (policy.broadcast_parameters_at_start) times.push_back("at start");
+  if (policy.broadcast_parameters_every_steps > 0) {
+    times.push_back(absl::StrCat("every ", policy.broadcast_parameters_every_steps, " steps"));
+  }
+  if (policy.check_parameters_every_steps > 0) {
+    times.push_back(absl::StrCat("checked every ", policy.check_parameters_every_steps, " steps"));
+  }
+  return times.empty() ? "never" : absl::StrJoin(times, " and ");
+}
+
+}  // namespace
+
+absl::Status Validate(const SyncPolicy& policy) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckList("allow_list", policy.allow_list));
+  LOCKSTEP_RETURN_IF_ERROR(CheckList("ignore_list", policy.ignore_list));
+  if (policy.rules.size() > kMaxRules) {
+    return Bad("rules", absl::StrCat("has ", policy.rules.size(), " rules; at most ", kMaxRules,
+                                     " are allowed"));
+  }
+  for (std::size_t i = 0; i < policy.rules.size(); ++i) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckRule(absl::StrCat("rules[", i, "]"), policy.rules[i]));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckOperation("operation", policy.operation));
+  LOCKSTEP_RETURN_IF_ERROR(CheckRoot("root", policy.root));
+  LOCKSTEP_RETURN_IF_ERROR(CheckSchedule("schedule", policy.schedule));
+  LOCKSTEP_RETURN_IF_ERROR(CheckPeriod("broadcast_parameters_every_steps",
+                                       policy.broadcast_parameters_every_steps));
+  return CheckPeriod("check_parameters_every_steps", policy.check_parameters_every_steps);
+}
+
+std::uint64_t Digest(const SyncPolicy& policy) {
+  Digester digester;
+  digester.Add(std::int64_t{policy.broadcast_buffers});
+  Add(policy.allow_list, digester);
+  Add(policy.ignore_list, digester);
+  digester.Add(static_cast<std::int64_t>(policy.rules.size()));
+  for (const SyncRule& rule : policy.rules) Add(rule, digester);
+  digester.Add(static_cast<std::int64_t>(policy.operation));
+  Add(policy.root, digester);
+  Add(policy.schedule, digester);
+  digester.Add(std::int64_t{policy.skip_unchanged})
+      .Add(std::int64_t{policy.broadcast_parameters_at_start})
+      .Add(policy.broadcast_parameters_every_steps)
+      .Add(policy.check_parameters_every_steps);
+  return digester.Finish();
 }
 
 std::string Describe(const Root& root) {
@@ -104,51 +177,29 @@ std::string Describe(const Schedule& schedule) {
     times.push_back(absl::StrCat("every ", schedule.every_steps, " steps"));
   }
   if (schedule.before_evaluation) times.push_back("before evaluation");
+  if (schedule.before_checkpoint) times.push_back("before checkpoint");
   return times.empty() ? "on command only" : absl::StrJoin(times, " and ");
 }
 
-}  // namespace
-
-absl::Status Validate(const SyncPolicy& policy) {
-  LOCKSTEP_RETURN_IF_ERROR(CheckList("allow_list", policy.allow_list));
-  LOCKSTEP_RETURN_IF_ERROR(CheckList("ignore_list", policy.ignore_list));
-  if (policy.operation != Operation::kBroadcast) {
-    return Bad("operation", absl::StrCat("is the unknown number ",
-                                         static_cast<std::int64_t>(policy.operation),
-                                         "; expected 1 (broadcast)"));
-  }
-  LOCKSTEP_RETURN_IF_ERROR(CheckRoot(policy.root));
-  LOCKSTEP_RETURN_IF_ERROR(
-      CheckPeriod("schedule.every_forwards", policy.schedule.every_forwards));
-  return CheckPeriod("schedule.every_steps", policy.schedule.every_steps);
-}
-
-absl::Status CheckPatternsMatch(const SyncPolicy& policy, const Manifest& manifest) {
-  std::vector<absl::string_view> names;
-  names.reserve(manifest.buffers.size());
-  for (const TensorSpec& buffer : manifest.buffers) names.push_back(buffer.name);
-  std::vector<std::string> described;
-  int undescribed = 0;
-  LOCKSTEP_RETURN_IF_ERROR(
-      DescribeUnmatched("allow_list", policy.allow_list, names, described, undescribed));
-  LOCKSTEP_RETURN_IF_ERROR(
-      DescribeUnmatched("ignore_list", policy.ignore_list, names, described, undescribed));
-  if (described.empty()) return absl::OkStatus();
-  if (undescribed > 0) {
-    described.push_back(absl::StrCat(undescribed, " more patterns match no buffer"));
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(absl::StrJoin(described, ". "), ". The model has ", names.size(),
-                   " buffers; correct the patterns, or allow unmatched ones"));
+std::string Describe(const SyncRule& rule) {
+  std::vector<std::string> parts;
+  if (rule.operation) parts.push_back(absl::StrCat("by ", OperationName(*rule.operation)));
+  if (rule.root) parts.push_back(absl::StrCat("from ", Describe(*rule.root)));
+  if (rule.schedule) parts.push_back(Describe(*rule.schedule));
+  return absl::StrCat(rule.pattern, " ",
+                      parts.empty() ? "as the policy says" : absl::StrJoin(parts, ", "));
 }
 
 std::string Describe(const SyncPolicy& policy) {
-  return absl::StrCat(
-      "broadcast_buffers ", policy.broadcast_buffers ? "on" : "off", ", allow ",
-      policy.allow_list.empty() ? "all" : DescribeList(policy.allow_list), ", ignore ",
-      DescribeList(policy.ignore_list), ", broadcast from ", Describe(policy.root), ", ",
-      Describe(policy.schedule), ", parameters ",
-      policy.broadcast_parameters_at_start ? "at start" : "never");
+  std::string rules;
+  for (const SyncRule& rule : policy.rules) absl::StrAppend(&rules, Describe(rule), "; ");
+  return absl::StrCat("broadcast_buffers ", policy.broadcast_buffers ? "on" : "off", ", allow ",
+                      policy.allow_list.empty() ? "all" : DescribeList(policy.allow_list),
+                      ", ignore ", DescribeList(policy.ignore_list), "; ", rules,
+                      policy.rules.empty() ? "" : "others ", "by ",
+                      OperationName(policy.operation), " from ", Describe(policy.root), ", ",
+                      Describe(policy.schedule), policy.skip_unchanged ? ", unless unchanged" : "",
+                      "; parameters ", DescribeParameters(policy));
 }
 
 }  // namespace lockstep

@@ -1,30 +1,28 @@
-// SyncPolicy: which buffers are kept equal on all ranks, from which root, when.
+// SyncPolicy: which buffers are kept equal on all ranks, by which operation, from
+// which root, when.
 //
-// A value, and the checks on it. It does not select (selector.h) or decide when
-// (schedule.h). Pure; thread-compatible.
+// A value, and the checks on it by itself. What it means for a buffer is in
+// buffer_rules.h, when that is due in schedule.h, whether it fits a model in
+// model_check.h. Pure; thread-compatible.
 #ifndef LOCKSTEP_COMMON_POLICY_SYNC_POLICY_H_
 #define LOCKSTEP_COMMON_POLICY_SYNC_POLICY_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/manifest/manifest.h"
+#include "common/policy/operation.h"
 #include "common/policy/pattern.h"
 
 namespace lockstep {
 
 // Bounds on what a client may set.
 inline constexpr int kMaxPatterns = 1000;  // in each list
+inline constexpr int kMaxRules = 1000;
 inline constexpr int kMaxRootWorkerBytes = 253;
-
-// How ranks' values become one. Wire values: never renumber.
-enum class Operation : std::int32_t {
-  kUnspecified = 0,
-  kBroadcast = 1,  // the root's value wins
-};
 
 // The rank whose value wins.
 struct LowestRank {
@@ -40,7 +38,8 @@ struct RootWorker {  // follows the worker when ranks change
 };
 using Root = std::variant<LowestRank, RootRank, RootWorker>;
 
-// When syncs are due. Several may be on at once; see schedule.h for the rules.
+// When syncs are due. Several may be on at once; none: only on command. See
+// schedule.h for the rules.
 struct Schedule {
   // When an epoch starts, before the first step. Independent of the master
   // switch: replicas start equal even if they may drift later (pytorch#111138).
@@ -51,22 +50,44 @@ struct Schedule {
   std::int64_t every_steps = 0;
   // Before each evaluation.
   bool before_evaluation = false;
+  // Before each checkpoint.
+  bool before_checkpoint = false;
 
   bool operator==(const Schedule&) const = default;
 };
 
+// How buffers of matching names are treated. What is not set is the policy's.
+struct SyncRule {
+  std::string pattern;
+  std::optional<Operation> operation = std::nullopt;
+  std::optional<Root> root = std::nullopt;
+  std::optional<Schedule> schedule = std::nullopt;
+
+  bool operator==(const SyncRule&) const = default;
+};
+
 struct SyncPolicy {
-  // The master switch, as in DDP: off, nothing is due while training runs.
+  // The master switch, as in DDP: off, no buffer is due while training runs.
   bool broadcast_buffers = true;
   // Patterns on full buffer names. Empty: all buffers.
   std::vector<std::string> allow_list;
   // Wins over allow_list.
   std::vector<std::string> ignore_list;
+  // For buffers that pass the lists; the first match decides.
+  std::vector<SyncRule> rules;
+  // For those that no rule matches:
   Operation operation = Operation::kBroadcast;
-  Root root = LowestRank{};
+  Root root = LowestRank{};  // also of parameters
   Schedule schedule;
+  // Leave out buffers that no rank has changed since they were last made equal.
+  bool skip_unchanged = false;
+
   // Parameters are broadcast from the root when an epoch starts.
   bool broadcast_parameters_at_start = true;
+  // And again after every n-th step; 0: never.
+  std::int64_t broadcast_parameters_every_steps = 0;
+  // They are compared among ranks after every n-th step; 0: never.
+  std::int64_t check_parameters_every_steps = 0;
 
   bool operator==(const SyncPolicy&) const = default;
 };
@@ -75,13 +96,16 @@ struct SyncPolicy {
 //   given and what is allowed (malformed pattern, negative period, a bound).
 absl::Status Validate(const SyncPolicy& policy);
 
-// Checks that each pattern of the policy matches a buffer of the model. Errors:
-//   InvalidArgument names each pattern that matches nothing (the first five, and
-//   counts the others) and up to three buffer names that are near to it; or a
-//   pattern that is malformed.
-absl::Status CheckPatternsMatch(const SyncPolicy& policy, const Manifest& manifest);
+// Differs whenever policies differ, but for chance.
+std::uint64_t Digest(const SyncPolicy& policy);
 
-// One line for people: "broadcast_buffers on, allow **.running_*, ...".
+// For people: "the lowest rank", "rank 2", "worker w1".
+std::string Describe(const Root& root);
+// "at start and every 2 forwards", "on command only".
+std::string Describe(const Schedule& schedule);
+// "**.running_* by mean, every 100 steps": what the rule sets.
+std::string Describe(const SyncRule& rule);
+// One line: "broadcast_buffers on, allow **.running_*, ...".
 std::string Describe(const SyncPolicy& policy);
 
 }  // namespace lockstep

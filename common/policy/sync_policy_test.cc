@@ -1,5 +1,6 @@
 #include "common/policy/sync_policy.h"
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -9,18 +10,7 @@
 namespace lockstep {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
-
-Manifest ResNetLike() {
-  Manifest manifest;
-  for (const char* name : {"bn1.running_mean", "bn1.running_var", "bn1.num_batches_tracked",
-                           "layer1.0.bn1.running_mean"}) {
-    manifest.buffers.push_back({name, DType::kFloat32, {64}});
-  }
-  return manifest;
-}
 
 TEST(ValidatePolicy, AcceptsTheDefaultsAndEveryRoot) {
   LOCKSTEP_EXPECT_OK(Validate(SyncPolicy{}));
@@ -43,6 +33,15 @@ TEST(ValidatePolicy, NamesTheFieldAndWhatIsAllowed) {
       {{.ignore_list = std::vector<std::string>(1001, "a")}, "ignore_list: has 1001"},
       {{.operation = Operation::kUnspecified}, "operation: is the unknown number 0"},
       {{.operation = static_cast<Operation>(9)}, "operation: is the unknown number 9"},
+      {{.rules = std::vector<SyncRule>(1001, {.pattern = "a"})}, "rules: has 1001 rules; at most"},
+      {{.rules = {{.pattern = "a"}, {.pattern = "re:("}}}, "rules[1].pattern: the pattern 're:('"},
+      {{.rules = {{.pattern = "a", .operation = Operation::kUnspecified}}},
+       "rules[0].operation: is the unknown number 0"},
+      {{.rules = {{.pattern = "a", .root = RootRank{-2}}}}, "rules[0].root.rank: is -2"},
+      {{.rules = {{.pattern = "a", .schedule = Schedule{.every_steps = -1}}}},
+       "rules[0].schedule.every_steps: is -1"},
+      {{.broadcast_parameters_every_steps = -1}, "broadcast_parameters_every_steps: is -1"},
+      {{.check_parameters_every_steps = -1}, "check_parameters_every_steps: is -1"},
       {{.root = RootRank{-1}}, "root.rank: is -1; ranks count from 0"},
       {{.root = RootWorker{""}}, "root.worker: is empty"},
       {{.root = RootWorker{std::string(254, 'w')}}, "root.worker: is 'www"},
@@ -56,39 +55,10 @@ TEST(ValidatePolicy, NamesTheFieldAndWhatIsAllowed) {
   }
 }
 
-TEST(CheckPatternsMatch, AcceptsPatternsThatEachMatchABuffer) {
-  LOCKSTEP_EXPECT_OK(CheckPatternsMatch({}, Manifest{}));
-  LOCKSTEP_EXPECT_OK(CheckPatternsMatch(
-      {.allow_list = {"**.running_*"}, .ignore_list = {"re:layer1.*", "bn1.*"}}, ResNetLike()));
-}
-
-TEST(CheckPatternsMatch, NamesThePatternAndNearNames) {
-  EXPECT_THAT(
-      CheckPatternsMatch({.allow_list = {"bn1.*", "bn1.runing_mean"}}, ResNetLike()),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               AllOf(HasSubstr("allow_list[1]: the pattern 'bn1.runing_mean' matches no buffer; "
-                               "near names: bn1.running_mean, bn1.running_var"),
-                     HasSubstr("The model has 4 buffers"), Not(HasSubstr("allow_list[0]")))));
-  EXPECT_THAT(CheckPatternsMatch({.ignore_list = {"zzzzzz"}}, ResNetLike()),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("ignore_list[0]"), Not(HasSubstr("near names")))));
-  EXPECT_THAT(CheckPatternsMatch({.allow_list = {"**"}}, Manifest{}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("The model has 0 buffers")));
-}
-
-TEST(CheckPatternsMatch, CountsWhatItDoesNotDescribe) {
-  const SyncPolicy policy = {.allow_list = std::vector<std::string>(4, "zzzzzz"),
-                             .ignore_list = std::vector<std::string>(4, "yyyyyy")};
-  EXPECT_THAT(CheckPatternsMatch(policy, ResNetLike()),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("ignore_list[0]"), Not(HasSubstr("ignore_list[1]")),
-                             HasSubstr("3 more patterns match no buffer"))));
-}
-
 TEST(DescribePolicy, FitsOnALine) {
   EXPECT_EQ(Describe(SyncPolicy{}),
-            "broadcast_buffers on, allow all, ignore none, broadcast from the lowest rank, at "
-            "start and before every forward, parameters at start");
+            "broadcast_buffers on, allow all, ignore none; by broadcast from the lowest rank, at "
+            "start and before every forward; parameters at start");
   EXPECT_EQ(Describe(SyncPolicy{
                 .broadcast_buffers = false,
                 .allow_list = {"**.running_*", "x"},
@@ -97,10 +67,57 @@ TEST(DescribePolicy, FitsOnALine) {
                 .schedule = {.at_start = false, .every_forwards = 0, .every_steps = 50},
                 .broadcast_parameters_at_start = false,
             }),
-            "broadcast_buffers off, allow **.running_*, x, ignore y, broadcast from worker w3, "
-            "every 50 steps, parameters never");
+            "broadcast_buffers off, allow **.running_*, x, ignore y; by broadcast from worker w3, "
+            "every 50 steps; parameters never");
+  EXPECT_EQ(Describe(SyncPolicy{
+                .rules = {{.pattern = "**.count",
+                           .operation = Operation::kSum,
+                           .schedule = Schedule{.every_forwards = 0, .before_checkpoint = true}},
+                          {.pattern = "x", .root = RootRank{2}},
+                          {.pattern = "y"}},
+                .operation = Operation::kMeanBySamples,
+                .skip_unchanged = true,
+                .broadcast_parameters_every_steps = 9,
+                .check_parameters_every_steps = 3,
+            }),
+            "broadcast_buffers on, allow all, ignore none; **.count by sum, at start and before "
+            "checkpoint; x from rank 2; y as the policy says; others by mean-by-samples from the "
+            "lowest rank, at start and before every forward, unless unchanged; parameters at start "
+            "and every 9 steps and checked every 3 steps");
   EXPECT_THAT(Describe(SyncPolicy{.schedule = {.at_start = false, .every_forwards = 0}}),
               HasSubstr("on command only"));
+}
+
+TEST(DigestOfPolicy, DiffersForEachField) {
+  const std::vector<SyncPolicy> policies = {
+      {},
+      {.broadcast_buffers = false},
+      {.allow_list = {"a"}},
+      {.ignore_list = {"a"}},
+      {.rules = {{.pattern = "a"}}},
+      {.rules = {{.pattern = "b"}}},
+      {.rules = {{.pattern = "a", .operation = Operation::kMean}}},
+      {.rules = {{.pattern = "a", .root = LowestRank{}}}},
+      {.rules = {{.pattern = "a", .root = RootRank{0}}}},
+      {.rules = {{.pattern = "a", .schedule = Schedule{}}}},
+      {.rules = {{.pattern = "a", .schedule = Schedule{.before_checkpoint = true}}}},
+      {.operation = Operation::kMean},
+      {.root = RootRank{0}},
+      {.root = RootWorker{"w"}},
+      {.schedule = {.at_start = false}},
+      {.schedule = {.every_forwards = 2}},
+      {.schedule = {.every_steps = 1}},
+      {.schedule = {.before_evaluation = true}},
+      {.schedule = {.before_checkpoint = true}},
+      {.skip_unchanged = true},
+      {.broadcast_parameters_at_start = false},
+      {.broadcast_parameters_every_steps = 1},
+      {.check_parameters_every_steps = 1},
+  };
+  std::set<std::uint64_t> digests;
+  for (const SyncPolicy& policy : policies) digests.insert(Digest(policy));
+  EXPECT_EQ(digests.size(), policies.size());
+  EXPECT_EQ(Digest(policies[6]), Digest(SyncPolicy(policies[6])));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #ifndef LOCKSTEP_COMMON_PROTOCOL_CONTROL_LOG_H_
 #define LOCKSTEP_COMMON_PROTOCOL_CONTROL_LOG_H_
 
+#include <optional>
 #include <variant>
 
 #include "common/base/ids.h"
@@ -19,11 +20,14 @@ struct PolicyRevised {
   bool operator==(const PolicyRevised&) const = default;
 };
 
-// The manual broadcast of pytorch#30718: once, whatever the schedule says.
+// Once, whatever the schedule says.
 struct SyncOnce {
-  bool buffers = true;  // those that the policy's lists select
+  bool buffers = true;  // those that the policy synchronises
   bool parameters = false;
-  Root root = LowestRank{};
+  // With a root all of them are broadcast from it: the manual broadcast of
+  // pytorch#30718. Without, each buffer by its rule's operation and root, and
+  // parameters from the policy's root.
+  std::optional<Root> root = std::nullopt;
 
   bool operator==(const SyncOnce&) const = default;
 };

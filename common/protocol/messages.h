@@ -68,12 +68,26 @@ struct Hello {
   bool operator==(const Hello&) const = default;
 };
 
+// What buffer synchronisation did on one rank since its epoch started.
+struct SyncCounters {
+  std::int64_t syncs = 0;          // that moved something
+  std::int64_t transfers = 0;      // at most one for each operation and root of a sync
+  std::int64_t bytes = 0;          // size of the tensors that were made equal
+  std::int64_t skipped_bytes = 0;  // size of those left out as unchanged
+  // Of the last sync:
+  std::int64_t last_transfers = 0;
+  std::int64_t last_bytes = 0;
+
+  bool operator==(const SyncCounters&) const = default;
+};
+
 struct Heartbeat {
   Epoch epoch;
   std::int64_t step = 0;  // committed steps
   Phase phase = Phase::kJoining;
   // What the training code reports: "loss", "images_per_second", ...
   std::map<std::string, double> metrics;
+  SyncCounters sync;
 
   bool operator==(const Heartbeat&) const = default;
 };

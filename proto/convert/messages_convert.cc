@@ -38,6 +38,7 @@ void Put(const Heartbeat& heartbeat, v1::AttendRequest& to) {
   proto.set_step(heartbeat.step);
   proto.set_phase(static_cast<std::int32_t>(heartbeat.phase));
   proto.mutable_metrics()->insert(heartbeat.metrics.begin(), heartbeat.metrics.end());
+  *proto.mutable_sync() = ToProto(heartbeat.sync);
 }
 
 template <typename Message>
@@ -114,7 +115,7 @@ void Put(const SyncOnce& once, v1::ControlEntry& to) {
   v1::SyncOnce& proto = *to.mutable_sync_once();
   proto.set_buffers(once.buffers);
   proto.set_parameters(once.parameters);
-  *proto.mutable_root() = ToProto(once.root);
+  if (once.root) *proto.mutable_root() = ToProto(*once.root);
 }
 
 // One overload per message of a oneof; errors name the field within it.
@@ -137,6 +138,21 @@ absl::StatusOr<Hello> Get(const v1::Hello& proto) {
                .log_number = LogNumber(proto.log_number())};
 }
 
+absl::StatusOr<SyncCounters> Get(const v1::SyncCounters& proto) {
+  LOCKSTEP_RETURN_IF_ERROR(AtLeast("syncs", proto.syncs(), 0));
+  LOCKSTEP_RETURN_IF_ERROR(AtLeast("transfers", proto.transfers(), 0));
+  LOCKSTEP_RETURN_IF_ERROR(AtLeast("bytes", proto.bytes(), 0));
+  LOCKSTEP_RETURN_IF_ERROR(AtLeast("skipped_bytes", proto.skipped_bytes(), 0));
+  LOCKSTEP_RETURN_IF_ERROR(AtLeast("last_transfers", proto.last_transfers(), 0));
+  LOCKSTEP_RETURN_IF_ERROR(AtLeast("last_bytes", proto.last_bytes(), 0));
+  return SyncCounters{.syncs = proto.syncs(),
+                      .transfers = proto.transfers(),
+                      .bytes = proto.bytes(),
+                      .skipped_bytes = proto.skipped_bytes(),
+                      .last_transfers = proto.last_transfers(),
+                      .last_bytes = proto.last_bytes()};
+}
+
 absl::StatusOr<Heartbeat> Get(const v1::Heartbeat& proto) {
   LOCKSTEP_RETURN_IF_ERROR(AtLeast("epoch", proto.epoch(), 0));
   LOCKSTEP_RETURN_IF_ERROR(AtLeast("step", proto.step(), 0));
@@ -151,6 +167,7 @@ absl::StatusOr<Heartbeat> Get(const v1::Heartbeat& proto) {
     LOCKSTEP_RETURN_IF_ERROR(Name("metrics.key", name, kMaxMetricNameBytes));
     heartbeat.metrics.emplace(name, value);
   }
+  LOCKSTEP_ASSIGN_OR_RETURN(heartbeat.sync, InField("sync", Get(proto.sync())));
   return heartbeat;
 }
 
@@ -277,9 +294,11 @@ absl::StatusOr<PolicyRevised> Get(const v1::PolicyRevised& proto) {
 }
 
 absl::StatusOr<SyncOnce> Get(const v1::SyncOnce& proto) {
-  LOCKSTEP_ASSIGN_OR_RETURN(Root root, InField("root", FromProto(proto.root())));
-  return SyncOnce{
-      .buffers = proto.buffers(), .parameters = proto.parameters(), .root = std::move(root)};
+  SyncOnce once = {.buffers = proto.buffers(), .parameters = proto.parameters()};
+  if (proto.has_root()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(once.root, InField("root", FromProto(proto.root())));
+  }
+  return once;
 }
 
 // The member of a oneof as a value of the variant that stands for the oneof.
@@ -291,6 +310,17 @@ absl::StatusOr<Variant> Member(absl::string_view field, const Proto& proto) {
 }
 
 }  // namespace
+
+v1::SyncCounters ToProto(const SyncCounters& counters) {
+  v1::SyncCounters proto;
+  proto.set_syncs(counters.syncs);
+  proto.set_transfers(counters.transfers);
+  proto.set_bytes(counters.bytes);
+  proto.set_skipped_bytes(counters.skipped_bytes);
+  proto.set_last_transfers(counters.last_transfers);
+  proto.set_last_bytes(counters.last_bytes);
+  return proto;
+}
 
 v1::ControlEntry ToProto(const ControlEntry& entry) {
   v1::ControlEntry proto;

@@ -10,6 +10,7 @@
 
 namespace lockstep {
 
+v1::SyncCounters ToProto(const SyncCounters& counters);
 v1::ControlEntry ToProto(const ControlEntry& entry);
 v1::AttendRequest ToProto(const WorkerMessage& message);
 v1::AttendResponse ToProto(const CoordinatorMessage& message);

@@ -22,7 +22,8 @@ v1::TensorSpec ToProto(const TensorSpec& tensor) {
 
 absl::StatusOr<TensorSpec> FromProto(const v1::TensorSpec& proto) {
   LOCKSTEP_RETURN_IF_ERROR(AtMostEntries("shape", proto.shape_size(), kMaxDimensions));
-  const std::optional<DType> dtype = DTypeFromNumber(proto.dtype());
+  const std::optional<DType> dtype =
+      proto.dtype() == 0 ? DType::kUnspecified : DTypeFromNumber(proto.dtype());
   if (!dtype.has_value()) {
     return BadField("dtype", absl::StrCat("is the unknown number ", proto.dtype(), " (tensor ",
                                           Quoted(proto.name()), ")"));

@@ -45,7 +45,17 @@ class CoordinatorLink {
 
   // Goes out with the next heartbeat. Never blocks.
   virtual void ReportProgress(std::int64_t step, Phase phase,
-                              const std::map<std::string, double>& metrics) = 0;
+                              const std::map<std::string, double>& metrics,
+                              const SyncCounters& sync) = 0;
+
+  // Asks the coordinator to make `policy` the job's newest, in this worker's name;
+  // the entry comes back in EntriesAfter(). Not collective; waits for the answer.
+  // Errors: those of UpdateSyncPolicy (proto/lockstep/v1/policy.proto);
+  //   Unavailable, DeadlineExceeded: nothing is known about the outcome, and the
+  //   same call may be repeated.
+  virtual absl::StatusOr<Revision> RevisePolicy(const SyncPolicy& policy,
+                                                const std::string& reason,
+                                                absl::Duration timeout) = 0;
 
   // Goes out at once. Never blocks.
   virtual void ReportApplied(LogNumber number, std::int64_t step) = 0;

@@ -43,6 +43,7 @@ absl::StatusOr<Agreement> Combine(std::span<const ControlWord> words,
           absl::StrCat("the samples of step ", word.step, " do not fit 64 bits, counted up to ",
                        members[rank], " (rank ", rank, ")"));
     }
+    agreement.samples_by_rank.push_back(word.samples);
     log_number = std::min(log_number, word.log_number);
     agreement.finite = agreement.finite && word.finite != 0;
     agreement.squared_norm += word.squared_norm;

@@ -27,6 +27,7 @@ struct ControlWord {
 struct Agreement {
   LogNumber log_number;      // known to every rank: entries up to it take effect
   std::int64_t samples = 0;  // of the whole batch
+  std::vector<std::int64_t> samples_by_rank;
   bool finite = true;        // the whole gradient is finite
   double squared_norm = 0;   // of the whole gradient, summed in rank order
 };

@@ -1,31 +1,41 @@
 #include "worker/core/step_protocol.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "common/policy/schedule.h"
 
 namespace lockstep {
+
+bool SyncTask::has_buffers() const {
+  return std::any_of(buffers.begin(), buffers.end(),
+                     [](const std::optional<BufferSync>& sync) { return sync.has_value(); });
+}
 
 absl::StatusOr<StepProtocol> StepProtocol::Create(std::vector<std::string> members,
                                                   LogNumber log_number, Revision revision,
                                                   SyncPolicy policy) {
-  LOCKSTEP_ASSIGN_OR_RETURN(BufferSelector selector, BufferSelector::Compile(policy));
-  return StepProtocol(std::move(members), log_number, revision, std::move(policy),
-                      std::move(selector));
+  LOCKSTEP_ASSIGN_OR_RETURN(BufferRules rules, BufferRules::Compile(policy));
+  StepProtocol protocol(std::move(members), log_number);
+  protocol.PutInForce(revision, std::move(policy), std::move(rules));
+  return protocol;
 }
 
-StepProtocol::StepProtocol(std::vector<std::string> members, LogNumber log_number,
-                           Revision revision, SyncPolicy policy, BufferSelector selector)
+StepProtocol::StepProtocol(std::vector<std::string> members, LogNumber log_number)
     : members_(std::move(members)),
       known_(log_number),
       applied_(log_number),
-      revision_(revision),
-      policy_(std::move(policy)),
-      selector_(std::make_shared<const BufferSelector>(std::move(selector))) {}
+      samples_(members_.size(), 0) {}
+
+void StepProtocol::PutInForce(Revision revision, SyncPolicy policy, BufferRules rules) {
+  now_.revision = revision;
+  now_.policy = std::move(policy);
+  now_.samples_then.assign(rules.treatments().size(), samples_);
+  now_.rules = std::make_shared<const BufferRules>(std::move(rules));
+}
 
 absl::Status StepProtocol::Learn(const ControlEntry& entry) {
   if (entry.number <= known_) return absl::OkStatus();
@@ -40,30 +50,89 @@ absl::Status StepProtocol::Learn(const ControlEntry& entry) {
         "learn entry ", entry.number.value(), " after a later step"));
   }
   if (const auto* revised = std::get_if<PolicyRevised>(&entry.decision)) {
-    LOCKSTEP_RETURN_IF_ERROR(BufferSelector::Compile(revised->policy).status());
+    LOCKSTEP_RETURN_IF_ERROR(BufferRules::Compile(revised->policy).status());
   }
   pending_.push_back(entry);
   known_ = entry.number;
   return absl::OkStatus();
 }
 
-std::vector<SyncTask> StepProtocol::AtStart() const {
-  const bool buffers = BufferSyncDueAtStart(policy_);
-  const bool parameters = policy_.broadcast_parameters_at_start;
-  if (!buffers && !parameters) return {};
-  return {TaskFor(buffers, parameters, policy_.root)};
+std::vector<SyncTask> StepProtocol::AtStart() {
+  std::vector<SyncTask> due;
+  if (policy().broadcast_parameters_at_start) {
+    due.push_back(ParameterTask(SyncTask::Parameters::kBroadcast, policy().root));
+  }
+  // Whatever the operation: a start makes replicas equal to one that is right.
+  SyncTask buffers = BufferTask([&](std::size_t i) -> std::optional<BufferSync> {
+    const Treatment& treatment = now_.rules->treatments()[i];
+    if (!IsDue(policy().broadcast_buffers, treatment.schedule, Moment::kStart)) return std::nullopt;
+    return BufferSync{.root = ResolveRoot(treatment.root, members_).rank};
+  });
+  if (buffers.has_buffers()) due.push_back(std::move(buffers));
+  return due;
 }
 
 std::vector<SyncTask> StepProtocol::BeforeForward() {
   if (std::exchange(forward_seen_, true)) return {};
-  ++forwards_;
-  if (!BufferSyncDueBeforeForward(policy_, forwards_)) return {};
-  return {TaskFor(/*buffers=*/true, /*parameters=*/false, policy_.root)};
+  return At(Moment::kForward, ++forwards_);
 }
 
-std::vector<SyncTask> StepProtocol::BeforeEvaluation() const {
-  if (!BufferSyncDueBeforeEvaluation(policy_)) return {};
-  return {TaskFor(/*buffers=*/true, /*parameters=*/false, policy_.root)};
+std::vector<SyncTask> StepProtocol::BeforeEvaluation() { return At(Moment::kEvaluation, 0); }
+
+std::vector<SyncTask> StepProtocol::BeforeCheckpoint() { return At(Moment::kCheckpoint, 0); }
+
+std::vector<SyncTask> StepProtocol::OnCommand(const SyncOnce& what) {
+  std::vector<SyncTask> due;
+  if (what.parameters) {
+    due.push_back(
+        ParameterTask(SyncTask::Parameters::kBroadcast, what.root.value_or(policy().root)));
+  }
+  if (what.buffers) {
+    due.push_back(BufferTask([&](std::size_t i) -> std::optional<BufferSync> {
+      if (!what.root) return AsTreated(i);
+      return BufferSync{.root = ResolveRoot(*what.root, members_).rank};
+    }));
+  }
+  return due;
+}
+
+std::vector<SyncTask> StepProtocol::At(Moment moment, std::int64_t count) {
+  SyncTask task = BufferTask([&](std::size_t i) -> std::optional<BufferSync> {
+    const Schedule& schedule = now_.rules->treatments()[i].schedule;
+    if (!IsDue(policy().broadcast_buffers, schedule, moment, count)) return std::nullopt;
+    return AsTreated(i);
+  });
+  if (!task.has_buffers()) return {};
+  return {std::move(task)};
+}
+
+template <typename Choose>
+SyncTask StepProtocol::BufferTask(Choose choose) {
+  SyncTask task = {.rules = now_.rules, .skip_unchanged = policy().skip_unchanged};
+  const std::vector<Treatment>& treatments = now_.rules->treatments();
+  task.buffers.resize(treatments.size());
+  for (std::size_t i = 0; i < treatments.size(); ++i) {
+    if (treatments[i].operation == Operation::kNone) continue;
+    task.buffers[i] = choose(i);
+    if (task.buffers[i]) now_.samples_then[i] = samples_;
+  }
+  return task;
+}
+
+SyncTask StepProtocol::ParameterTask(SyncTask::Parameters what, const Root& root) const {
+  return {.rules = now_.rules, .parameters = what, .root = ResolveRoot(root, members_).rank};
+}
+
+BufferSync StepProtocol::AsTreated(std::size_t treatment) const {
+  const Treatment& rule = now_.rules->treatments()[treatment];
+  BufferSync sync = {.operation = rule.operation,
+                     .root = ResolveRoot(rule.root, members_).rank};
+  if (rule.operation == Operation::kMeanBySamples) {
+    for (std::size_t rank = 0; rank < samples_.size(); ++rank) {
+      sync.samples.push_back(samples_[rank] - now_.samples_then[treatment][rank]);
+    }
+  }
+  return sync;
 }
 
 ControlWord StepProtocol::Propose(std::int64_t samples) const {
@@ -75,17 +144,24 @@ StepOutcome StepProtocol::Commit(const Agreement& agreement) {
   LOCKSTEP_CHECK(agreement.log_number <= known_);
   ++step_;
   forward_seen_ = false;
-  StepOutcome outcome = {.step = step_};
-  if (BufferSyncDueAfterStep(policy_, step_)) {
-    outcome.due.push_back(TaskFor(/*buffers=*/true, /*parameters=*/false, policy_.root));
+  for (std::size_t rank = 0; rank < agreement.samples_by_rank.size(); ++rank) {
+    samples_[rank] += agreement.samples_by_rank[rank];
   }
+  StepOutcome outcome = {.step = step_};
+  if (IsDueEvery(policy().broadcast_parameters_every_steps, step_)) {
+    outcome.due.push_back(ParameterTask(SyncTask::Parameters::kBroadcast, policy().root));
+  }
+  if (IsDueEvery(policy().check_parameters_every_steps, step_)) {
+    outcome.due.push_back(ParameterTask(SyncTask::Parameters::kCheck, policy().root));
+  }
+  for (SyncTask& task : At(Moment::kStep, step_)) outcome.due.push_back(std::move(task));
   while (!pending_.empty() && pending_.front().number <= agreement.log_number) {
     const ControlEntry& entry = pending_.front();
     Apply(entry, outcome.due);
     applied_ = entry.number;
     const bool is_revision = std::holds_alternative<PolicyRevised>(entry.decision);
     outcome.applied.push_back(
-        {.number = applied_, .revision = is_revision ? revision_ : Revision(), .step = step_});
+        {.number = applied_, .revision = is_revision ? revision() : Revision(), .step = step_});
     pending_.pop_front();
   }
   return outcome;
@@ -93,23 +169,12 @@ StepOutcome StepProtocol::Commit(const Agreement& agreement) {
 
 void StepProtocol::Apply(const ControlEntry& entry, std::vector<SyncTask>& due) {
   if (const auto* revised = std::get_if<PolicyRevised>(&entry.decision)) {
-    auto selector = BufferSelector::Compile(revised->policy);
-    LOCKSTEP_CHECK(selector.ok());  // Learn() compiled the same policy
-    policy_ = revised->policy;
-    revision_ = revised->revision;
-    selector_ = std::make_shared<const BufferSelector>(*std::move(selector));
+    auto rules = BufferRules::Compile(revised->policy);
+    LOCKSTEP_CHECK(rules.ok());  // Learn() compiled the same policy
+    PutInForce(revised->revision, revised->policy, *std::move(rules));
   } else if (const auto* once = std::get_if<SyncOnce>(&entry.decision)) {
-    if (once->buffers || once->parameters) {
-      due.push_back(TaskFor(once->buffers, once->parameters, once->root));
-    }
+    for (SyncTask& task : OnCommand(*once)) due.push_back(std::move(task));
   }
-}
-
-SyncTask StepProtocol::TaskFor(bool buffers, bool parameters, const Root& root) const {
-  return {.buffers = buffers,
-          .parameters = parameters,
-          .root = ResolveRoot(root, members_).rank,
-          .selector = selector_};
 }
 
 }  // namespace lockstep

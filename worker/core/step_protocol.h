@@ -10,16 +10,19 @@
 #ifndef LOCKSTEP_WORKER_CORE_STEP_PROTOCOL_H_
 #define LOCKSTEP_WORKER_CORE_STEP_PROTOCOL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
-#include "common/policy/selector.h"
+#include "common/policy/buffer_rules.h"
+#include "common/policy/schedule.h"
 #include "common/policy/sync_policy.h"
 #include "common/protocol/control_log.h"
 #include "worker/core/agreement.h"
@@ -29,14 +32,30 @@ namespace lockstep {
 // Known entries that wait for the other ranks are bounded by this.
 inline constexpr int kMaxPendingEntries = 4096;
 
+// How the buffers of one treatment are synchronised now.
+struct BufferSync {
+  Operation operation = Operation::kBroadcast;  // never kNone
+  int root = 0;                                 // of kBroadcast
+  // Of kMeanBySamples, by rank: since these buffers were last synchronised, or
+  // since the policy is in force. Equal on all ranks.
+  std::vector<std::int64_t> samples;
+
+  bool operator==(const BufferSync&) const = default;
+};
+
 // One synchronisation that is due now on all ranks.
 struct SyncTask {
-  bool buffers = false;  // those that `selector` selects
-  bool parameters = false;
-  int root = 0;
-  // The lists of the policy under which it became due, which the policy in force
-  // may already have replaced. Never null.
-  std::shared_ptr<const BufferSelector> selector;
+  // Of the policy under which it became due, which the policy in force may already
+  // have replaced. Never null.
+  std::shared_ptr<const BufferRules> rules;
+  // By treatment of `rules`; nothing: its buffers are not due.
+  std::vector<std::optional<BufferSync>> buffers;
+  bool skip_unchanged = false;
+  enum class Parameters { kNothing, kBroadcast, kCheck };
+  Parameters parameters = Parameters::kNothing;
+  int root = 0;  // of the parameters
+
+  bool has_buffers() const;
 };
 
 // An entry of the control log that took effect here between `step` and the next.
@@ -69,10 +88,14 @@ class StepProtocol {
   //   is lost if the entry is learned after a later step.
   absl::Status Learn(const ControlEntry& entry);
 
-  std::vector<SyncTask> AtStart() const;
+  // What is due, in order, on an occasion that all ranks reach together.
+  std::vector<SyncTask> AtStart();
   // Once per training forward; later forwards of the same step trigger nothing.
   std::vector<SyncTask> BeforeForward();
-  std::vector<SyncTask> BeforeEvaluation() const;
+  std::vector<SyncTask> BeforeEvaluation();
+  std::vector<SyncTask> BeforeCheckpoint();
+  // Whatever the schedule says. See SyncOnce.
+  std::vector<SyncTask> OnCommand(const SyncOnce& what);
 
   // This rank's word for the step in progress.
   ControlWord Propose(std::int64_t samples) const;
@@ -85,15 +108,30 @@ class StepProtocol {
   std::int64_t step() const { return step_; }  // committed
   LogNumber known() const { return known_; }
   LogNumber applied() const { return applied_; }
-  Revision revision() const { return revision_; }
-  const SyncPolicy& policy() const { return policy_; }
-  const BufferSelector& selector() const { return *selector_; }
+  Revision revision() const { return now_.revision; }
+  const SyncPolicy& policy() const { return now_.policy; }
 
  private:
-  StepProtocol(std::vector<std::string> members, LogNumber log_number, Revision revision,
-               SyncPolicy policy, BufferSelector selector);
+  // A policy in force, and since when each of its treatments gathers samples.
+  struct InForce {
+    Revision revision;
+    SyncPolicy policy;
+    std::shared_ptr<const BufferRules> rules;
+    // By treatment, then by rank: samples_ when its buffers were last synchronised.
+    std::vector<std::vector<std::int64_t>> samples_then;
+  };
 
-  SyncTask TaskFor(bool buffers, bool parameters, const Root& root) const;
+  StepProtocol(std::vector<std::string> members, LogNumber log_number);
+
+  void PutInForce(Revision revision, SyncPolicy policy, BufferRules rules);
+  // Buffers that are due at `moment`.
+  std::vector<SyncTask> At(Moment moment, std::int64_t count);
+  // Buffers as `choose` (treatment -> sync, or nothing) says; notes that they were
+  // synchronised.
+  template <typename Choose>
+  SyncTask BufferTask(Choose choose);
+  SyncTask ParameterTask(SyncTask::Parameters what, const Root& root) const;
+  BufferSync AsTreated(std::size_t treatment) const;
   void Apply(const ControlEntry& entry, std::vector<SyncTask>& due);
 
   std::vector<std::string> members_;
@@ -102,9 +140,8 @@ class StepProtocol {
   bool forward_seen_ = false;        // in the step in progress
   LogNumber known_;
   LogNumber applied_;
-  Revision revision_;
-  SyncPolicy policy_;
-  std::shared_ptr<const BufferSelector> selector_;
+  InForce now_;
+  std::vector<std::int64_t> samples_;  // committed in this epoch, by rank
   std::deque<ControlEntry> pending_;  // known, not applied
 };
 

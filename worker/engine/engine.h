@@ -20,13 +20,14 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
-#include "common/policy/selector.h"
 #include "common/policy/sync_policy.h"
+#include "common/protocol/control_log.h"
 #include "common/protocol/messages.h"
 #include "worker/agent/coordinator_link.h"
 #include "worker/core/agreement.h"
 #include "worker/core/step_protocol.h"
 #include "worker/engine/model.h"
+#include "worker/engine/syncing.h"
 #include "worker/optim/optimizer.h"
 #include "worker/transport/transport.h"
 
@@ -56,16 +57,9 @@ struct StepOptions {
   LossReduction loss = LossReduction::kMean;
 };
 
-// The largest difference of one buffer element between any two ranks.
-struct BufferDrift {
-  double largest = 0;
-  std::string buffer;  // where it is; empty: no difference
-};
-
-// Totals since joining.
+// Since joining.
 struct EngineStats {
-  std::int64_t syncs = 0;         // buffer synchronisations
-  std::int64_t synced_bytes = 0;  // size of what they kept equal
+  SyncCounters sync;
   std::int64_t optimizer_bytes = 0;
 };
 
@@ -95,21 +89,30 @@ class Engine final {
 
   // Before each training forward: synchronises buffers if due.
   absl::Status BeforeForward();
-  // Before each evaluation. Collective only if the policy asks for a sync there.
+  // Before each evaluation or checkpoint. Collective only if the policy asks for a
+  // sync there.
   absl::Status BeforeEvaluation();
+  absl::Status BeforeCheckpoint();
   // After the backward passes of one step.
   // Errors: InvalidArgument: the gradient is not finite, or no rank has samples:
   //   refused on all ranks, nothing is changed but the gradients, which are zero
   //   again, and training can go on. Or negative samples, on this rank alone.
   absl::Status Step(const StepOptions& options);
+  // Collective, now, whatever the schedule says: each buffer by its rule's
+  // operation and root.
+  absl::Status SyncBuffers();
   // Collective: training code's own broadcast, now (pytorch#30718). Buffers are
-  // those that the lists of the policy in force select.
+  // those that the policy in force synchronises.
   // Errors: InvalidArgument: there is no such rank; nothing was sent.
   absl::Status BroadcastBuffers(int root);
   absl::Status BroadcastParameters(int root);
   // Collective, for diagnosis: over all float32 and float64 buffers, selected or
   // not.
   absl::StatusOr<BufferDrift> MeasureBufferDrift();
+
+  // Not collective: asks the coordinator for a revision; see CoordinatorLink. Alone
+  // it is in force after the next step.
+  absl::StatusOr<Revision> RevisePolicy(const SyncPolicy& policy, const std::string& reason);
 
   // Sent to the coordinator with the next heartbeat. Metrics that are not named
   // keep their last values.
@@ -146,8 +149,6 @@ class Engine final {
   void ZeroGradients();
 
   absl::Status CarryOut(const std::vector<SyncTask>& due);
-  absl::Status SyncBuffers(const BufferSelector& selector, int root);
-  absl::Status SyncParameters(int root);
   absl::Status CheckRoot(int root) const;
   void WarnIfRootIsMissing() const;
 
@@ -163,6 +164,8 @@ class Engine final {
   std::map<std::string, double> metrics_;
   std::vector<AppliedEntry> applied_;
   EngineStats stats_;
+  BufferSyncer syncer_;
+  std::vector<ControlEntry> own_entries_;  // alone: what RevisePolicy() asked for
 };
 
 }  // namespace lockstep

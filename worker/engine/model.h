@@ -6,6 +6,7 @@
 #ifndef LOCKSTEP_WORKER_ENGINE_MODEL_H_
 #define LOCKSTEP_WORKER_ENGINE_MODEL_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <span>
@@ -26,9 +27,12 @@ class TensorAccess {
  public:
   virtual ~TensorAccess() = default;
   virtual std::span<const TensorView> views() const = 0;
-  // After the views were written: makes the tensors hold what they hold. Keeps
-  // dtype, device, strides and aliasing.
-  virtual absl::Status WriteBack() = 0;
+  // After those of the views were written whose index is in `written`: makes the
+  // tensors hold what they hold. Keeps dtype, device, strides and aliasing; leaves
+  // the others alone.
+  // Errors: InvalidArgument: a tensor cannot hold it (one element of it stands for
+  //   several that now differ), named.
+  virtual absl::Status WriteBack(std::span<const std::size_t> written) = 0;
 };
 
 enum class InitialValues {
@@ -40,8 +44,9 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  // Errors: InvalidArgument: a tensor that cannot take part (meta,
-  //   uninitialised, sparse), named.
+  // A buffer that holds no plain values now (meta, sparse, quantized, not
+  // initialised) is listed with the dtype kUnspecified.
+  // Errors: InvalidArgument: a parameter that cannot take part, named.
   virtual absl::StatusOr<Manifest> Describe() const = 0;
 
   // Makes every trainable parameter and its gradient a view of the arenas, as
@@ -61,7 +66,8 @@ class Model {
   virtual absl::Status CollectGradients() = 0;
 
   // Buffers whose names `selects`, found now, in the model's order; a tensor that
-  // has two names appears once.
+  // has two names appears once. The others are not looked at.
+  // Errors: InvalidArgument: one that holds no plain values, named.
   virtual absl::StatusOr<std::unique_ptr<TensorAccess>> Buffers(
       const std::function<bool(absl::string_view)>& selects) = 0;
 

@@ -43,6 +43,13 @@ struct Module;
 
 namespace lockstep {
 
+// A second module whose tensors are kept in step, such as an EMA copy. All of
+// them, parameters too, count as buffers, named `prefix`.NAME: nothing trains them.
+struct AttachedModule {
+  std::string prefix;  // dotted names of one or several components
+  torch::nn::Module* module = nullptr;  // outlives the session
+};
+
 class Session final {
  public:
   // Joins the job, or trains alone; returns when all ranks are ready and hold
@@ -51,17 +58,18 @@ class Session final {
   // Errors: InvalidArgument: options, optimizer or module, named. NotFound: no
   //   such job. Unavailable: the coordinator was not reached. DeadlineExceeded:
   //   names who is missing. Others as the coordinator turns this worker away.
-  static absl::StatusOr<std::unique_ptr<Session>> Join(const SessionOptions& options,
-                                                       torch::nn::Module& module,
-                                                       const OptimizerConfig& optimizer);
-  static absl::StatusOr<std::unique_ptr<Session>> Join(const SessionOptions& options,
-                                                       torch::jit::Module& module,
-                                                       const OptimizerConfig& optimizer);
+  static absl::StatusOr<std::unique_ptr<Session>> Join(
+      const SessionOptions& options, torch::nn::Module& module, const OptimizerConfig& optimizer,
+      const std::vector<AttachedModule>& attached = {});
+  static absl::StatusOr<std::unique_ptr<Session>> Join(
+      const SessionOptions& options, torch::jit::Module& module, const OptimizerConfig& optimizer,
+      const std::vector<AttachedModule>& attached = {});
   // The same by a link that attends already, as `options.worker`, over
   // `transports`: for tests and other ways to reach a coordinator.
   static absl::StatusOr<std::unique_ptr<Session>> JoinBy(
       std::unique_ptr<CoordinatorLink> link, std::shared_ptr<TransportFactory> transports,
-      const SessionOptions& options, torch::nn::Module& module, const OptimizerConfig& optimizer);
+      const SessionOptions& options, torch::nn::Module& module, const OptimizerConfig& optimizer,
+      const std::vector<AttachedModule>& attached = {});
 
   // Leaves with CANCELLED if Leave() was not called.
   ~Session();
@@ -87,20 +95,30 @@ class Session final {
 
   // Before each training forward: synchronises buffers if the policy says so. A
   // second call in one step does nothing, nor does one under NoSync() or while
-  // autograd is off (evaluation).
+  // autograd is off (evaluation). A rank without data calls it too.
   absl::Status BeforeForward();
-  // Before each evaluation, on all ranks alike: synchronises if the policy says
-  // so.
+  // Before each evaluation or checkpoint, on all ranks alike: synchronises if the
+  // policy says so.
   absl::Status BeforeEvaluation();
+  absl::Status BeforeCheckpoint();
   // After the backward passes of one step. Also InvalidArgument: the gradient is
   //   not finite, or no rank has samples: nothing was changed, on no rank.
   absl::Status Step(const StepOptions& options);
-  // Now, whatever the policy's schedule says (pytorch#30718). Buffers are those
-  // that the policy's lists select.
+  // Now, whatever the policy's schedule says. SyncBuffers(): each buffer by its
+  // rule's operation and root. Broadcast...(): from that root (pytorch#30718), the
+  // buffers being those that the policy synchronises.
+  absl::Status SyncBuffers();
   absl::Status BroadcastBuffers(int root);
   absl::Status BroadcastParameters(int root);
   // How far the ranks' buffers are apart, selected or not.
   absl::StatusOr<BufferDrift> MeasureBufferDrift();
+
+  // Not collective: asks the coordinator to make `policy` the job's newest, and
+  // waits for its answer: the revision, in force on all ranks after one and the
+  // same step that revision() will show. Several ranks may ask for the same policy:
+  // one revision is made. Alone it is in force after the next step.
+  // Errors: as UpdateSyncPolicy in proto/lockstep/v1/policy.proto.
+  absl::StatusOr<Revision> RevisePolicy(const SyncPolicy& policy, const std::string& reason);
 
   // Not collective: goes to the coordinator with the next heartbeat. Metrics that
   // are not named keep their last values.
