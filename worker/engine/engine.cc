@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <set>
 #include <span>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/policy/model_check.h"
 #include "common/policy/schedule.h"
 #include "worker/engine/joining.h"
 #include "worker/engine/syncing.h"
@@ -73,20 +77,25 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Join(const EngineOptions& option
     link->Leave(membership.status());
     return membership.status();
   }
-  return Start(std::unique_ptr<Engine>(new Engine(model, link, *std::move(membership))));
+  return Start(std::unique_ptr<Engine>(new Engine(model, link, *std::move(membership), options.operation_timeout)));
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Alone(const OptimizerConfig& optimizer,
                                                       const SyncPolicy& policy, Model* model) {
   LOCKSTEP_RETURN_IF_ERROR(Validate(optimizer));
   LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, model->Describe());
+  LOCKSTEP_RETURN_IF_ERROR(CheckOperations(policy, manifest));
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Membership> membership,
                             FormAlone(optimizer, policy, manifest));
-  return Start(std::unique_ptr<Engine>(new Engine(model, nullptr, std::move(membership))));
+  return Start(std::unique_ptr<Engine>(new Engine(model, nullptr, std::move(membership), absl::ZeroDuration())));
 }
 
-Engine::Engine(Model* model, CoordinatorLink* link, std::unique_ptr<Membership> membership)
-    : model_(model), link_(link), membership_(std::move(membership)) {
+Engine::Engine(Model* model, CoordinatorLink* link, std::unique_ptr<Membership> membership,
+               absl::Duration revise_timeout)
+    : model_(model),
+      link_(link),
+      membership_(std::move(membership)),
+      revise_timeout_(revise_timeout) {
   stats_.optimizer_bytes = membership_->optimizer->state_bytes();
 }
 
@@ -112,15 +121,11 @@ absl::Status Engine::MakeReplicasEqual() {
   adopted_ = true;
   // In a shared arena the root alone has written: the others wait for it,
   // whatever the policy says.
-  bool parameters = shared;
-  bool buffers = false;
-  for (const SyncTask& task : membership_->protocol.AtStart()) {
-    parameters = parameters || task.parameters;
-    buffers = buffers || task.buffers;
+  if (shared && !policy().broadcast_parameters_at_start && world_size() > 1) {
+    LOCKSTEP_RETURN_IF_ERROR(BroadcastParametersFrom(root, membership_->parameters, model_,
+                                                     membership_->transport.get()));
   }
-  if (parameters) LOCKSTEP_RETURN_IF_ERROR(SyncParameters(root));
-  if (buffers) LOCKSTEP_RETURN_IF_ERROR(SyncBuffers(membership_->protocol.selector(), root));
-  return absl::OkStatus();
+  return CarryOut(membership_->protocol.AtStart());
 }
 
 absl::Status Engine::BeforeForward() {
@@ -131,6 +136,11 @@ absl::Status Engine::BeforeForward() {
 absl::Status Engine::BeforeEvaluation() {
   LOCKSTEP_RETURN_IF_ERROR(error_);
   return Latch(CarryOut(membership_->protocol.BeforeEvaluation()));
+}
+
+absl::Status Engine::BeforeCheckpoint() {
+  LOCKSTEP_RETURN_IF_ERROR(error_);
+  return Latch(CarryOut(membership_->protocol.BeforeCheckpoint()));
 }
 
 absl::Status Engine::Step(const StepOptions& options) {
@@ -183,8 +193,10 @@ absl::Status Engine::Complete(const Agreement& agreement) {
 }
 
 absl::Status Engine::LearnEntries() {
-  if (link_ == nullptr) return absl::OkStatus();
-  for (const ControlEntry& entry : link_->EntriesAfter(membership_->protocol.known())) {
+  const std::vector<ControlEntry> entries =
+      link_ == nullptr ? std::exchange(own_entries_, {})
+                       : link_->EntriesAfter(membership_->protocol.known());
+  for (const ControlEntry& entry : entries) {
     const absl::Status learned = membership_->protocol.Learn(entry);
     // The rest is asked for again once the others have caught up.
     if (absl::IsResourceExhausted(learned)) return absl::OkStatus();
@@ -214,16 +226,23 @@ absl::Status Engine::RefusalOf(const Agreement& agreement) const {
 
 void Engine::ZeroGradients() { std::ranges::fill(membership_->gradients.values, 0.0f); }
 
+absl::Status Engine::SyncBuffers() {
+  LOCKSTEP_RETURN_IF_ERROR(error_);
+  return Latch(CarryOut(membership_->protocol.OnCommand({.buffers = true})));
+}
+
 absl::Status Engine::BroadcastBuffers(int root) {
   LOCKSTEP_RETURN_IF_ERROR(error_);
   LOCKSTEP_RETURN_IF_ERROR(CheckRoot(root));
-  return Latch(SyncBuffers(membership_->protocol.selector(), root));
+  return Latch(
+      CarryOut(membership_->protocol.OnCommand({.buffers = true, .root = RootRank{root}})));
 }
 
 absl::Status Engine::BroadcastParameters(int root) {
   LOCKSTEP_RETURN_IF_ERROR(error_);
   LOCKSTEP_RETURN_IF_ERROR(CheckRoot(root));
-  return Latch(SyncParameters(root));
+  return Latch(CarryOut(membership_->protocol.OnCommand(
+      {.buffers = false, .parameters = true, .root = RootRank{root}})));
 }
 
 absl::StatusOr<BufferDrift> Engine::MeasureBufferDrift() {
@@ -234,27 +253,45 @@ absl::StatusOr<BufferDrift> Engine::MeasureBufferDrift() {
 }
 
 absl::Status Engine::CarryOut(const std::vector<SyncTask>& due) {
+  if (world_size() == 1) return absl::OkStatus();
+  Transport* const transport = membership_->transport.get();
   for (const SyncTask& task : due) {
-    if (task.parameters) LOCKSTEP_RETURN_IF_ERROR(SyncParameters(task.root));
-    if (task.buffers) LOCKSTEP_RETURN_IF_ERROR(SyncBuffers(*task.selector, task.root));
+    switch (task.parameters) {
+      case SyncTask::Parameters::kNothing:
+        break;
+      case SyncTask::Parameters::kBroadcast:
+        LOCKSTEP_RETURN_IF_ERROR(
+            BroadcastParametersFrom(task.root, membership_->parameters, model_, transport));
+        break;
+      case SyncTask::Parameters::kCheck:
+        LOCKSTEP_RETURN_IF_ERROR(CheckParametersEqual(membership_->proposal.plan,
+                                                      membership_->parameters, model_, transport));
+        break;
+    }
+    if (!task.has_buffers()) continue;
+    LOCKSTEP_RETURN_IF_ERROR(syncer_.Sync(task, model_, transport, stats_.sync));
   }
   return absl::OkStatus();
 }
 
-absl::Status Engine::SyncBuffers(const BufferSelector& selector, int root) {
-  if (world_size() == 1) return absl::OkStatus();
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const std::int64_t bytes,
-      BroadcastBuffersFrom(root, selector, model_, membership_->transport.get()));
-  if (bytes > 0) ++stats_.syncs;
-  stats_.synced_bytes += bytes;
-  return absl::OkStatus();
-}
-
-absl::Status Engine::SyncParameters(int root) {
-  if (world_size() == 1) return absl::OkStatus();
-  return BroadcastParametersFrom(root, membership_->parameters, model_,
-                                 membership_->transport.get());
+absl::StatusOr<Revision> Engine::RevisePolicy(const SyncPolicy& revised,
+                                              const std::string& reason) {
+  LOCKSTEP_RETURN_IF_ERROR(error_);
+  if (link_ != nullptr) return link_->RevisePolicy(revised, reason, revise_timeout_);
+  LOCKSTEP_RETURN_IF_ERROR(Validate(revised));
+  LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, model_->Describe());
+  LOCKSTEP_RETURN_IF_ERROR(CheckPatternsMatch(revised, manifest));
+  LOCKSTEP_RETURN_IF_ERROR(CheckOperations(revised, manifest));
+  PolicyRevised newest = {revision(), policy()};
+  LogNumber number = membership_->protocol.known();
+  if (!own_entries_.empty()) {
+    newest = std::get<PolicyRevised>(own_entries_.back().decision);
+    number = own_entries_.back().number;
+  }
+  if (newest.policy == revised) return newest.revision;
+  const Revision next = newest.revision.next();
+  own_entries_.push_back({number.next(), PolicyRevised{next, revised}});
+  return next;
 }
 
 absl::Status Engine::CheckRoot(int root) const {
@@ -264,10 +301,20 @@ absl::Status Engine::CheckRoot(int root) const {
 }
 
 void Engine::WarnIfRootIsMissing() const {
-  if (rank() != 0 || !ResolveRoot(policy().root, membership_->proposal.members).fallback) return;
-  LogWarning("the root of policy revision ", revision().value(),
-             " is not a member of epoch ", epoch().value(), "; ",
-             membership_->proposal.members[0], " (rank 0) stands in");
+  if (rank() != 0) return;
+  const std::vector<std::string>& members = membership_->proposal.members;
+  std::set<std::string> missing;
+  const auto note = [&](const Root& root) {
+    if (ResolveRoot(root, members).fallback) missing.insert(Describe(root));
+  };
+  note(policy().root);
+  for (const SyncRule& rule : policy().rules) {
+    if (rule.root) note(*rule.root);
+  }
+  if (missing.empty()) return;
+  LogWarning("policy revision ", revision().value(), " names roots that are no members of epoch ",
+             epoch().value(), ": ", absl::StrJoin(missing, ", "), "; ", members[0],
+             " (rank 0) stands in");
 }
 
 absl::Status Engine::Latch(absl::Status status) {
@@ -280,7 +327,7 @@ absl::Status Engine::Latch(absl::Status status) {
 
 void Engine::Report(Phase phase, const std::map<std::string, double>& metrics) {
   for (const auto& [name, value] : metrics) metrics_[name] = value;
-  if (link_ != nullptr && !left_) link_->ReportProgress(step(), phase, metrics_);
+  if (link_ != nullptr && !left_) link_->ReportProgress(step(), phase, metrics_, stats_.sync);
 }
 
 void Engine::Interrupt(const absl::Status& why) { membership_->transport->Abort(why); }

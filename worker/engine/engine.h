@@ -136,7 +136,8 @@ class Engine final {
   EngineStats stats() const { return stats_; }
 
  private:
-  Engine(Model* model, CoordinatorLink* link, std::unique_ptr<Membership> membership);
+  Engine(Model* model, CoordinatorLink* link, std::unique_ptr<Membership> membership,
+         absl::Duration revise_timeout);
 
   static absl::StatusOr<std::unique_ptr<Engine>> Start(std::unique_ptr<Engine> engine);
   absl::Status MakeReplicasEqual();
@@ -158,6 +159,7 @@ class Engine final {
   Model* const model_;
   CoordinatorLink* const link_;  // null: alone
   const std::unique_ptr<Membership> membership_;
+  const absl::Duration revise_timeout_;
   absl::Status error_;  // the first of a collective call, or that it left
   bool adopted_ = false;
   bool left_ = false;

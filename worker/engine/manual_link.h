@@ -125,10 +125,21 @@ class ManualLink final : public CoordinatorLink {
   }
 
   void ReportProgress(std::int64_t step, Phase phase,
-                      const std::map<std::string, double>& metrics) override
+                      const std::map<std::string, double>& metrics,
+                      const SyncCounters& sync) override ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    state_.progress.push_back({epoch_, step, phase, metrics, sync});
+  }
+
+  // Becomes the next entry here; a test hands it to the other links.
+  absl::StatusOr<Revision> RevisePolicy(const SyncPolicy& policy, const std::string& reason,
+                                        absl::Duration timeout) override
       ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
-    state_.progress.push_back({epoch_, step, phase, metrics});
+    const auto count = static_cast<std::int64_t>(entries_.size());
+    const Revision revision(count + 2);
+    entries_.push_back({LogNumber(count + 1), PolicyRevised{revision, policy}});
+    return revision;
   }
 
   void ReportApplied(LogNumber number, std::int64_t step) override ABSL_LOCKS_EXCLUDED(mu_) {

@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -37,6 +39,10 @@ class BufferSyncer {
  private:
   // The treatment of that buffer, or -1: excluded.
   int TreatmentOf(const std::shared_ptr<const BufferRules>& rules, absl::string_view name);
+  // By view: whether any rank has changed it since it was last made equal.
+  absl::StatusOr<std::vector<bool>> ChangedAnywhere(std::span<const TensorView> views,
+                                                    const std::vector<const BufferSync*>& syncs,
+                                                    Transport* transport);
 
   std::shared_ptr<const BufferRules> rules_;  // those that treatments_ are of
   std::map<std::string, int, std::less<>> treatments_;  // as found so far

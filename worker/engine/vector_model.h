@@ -138,7 +138,9 @@ class VectorModel final : public Model {
   };
   struct Views final : TensorAccess {
     std::span<const TensorView> views() const override { return list; }
-    absl::Status WriteBack() override { return absl::OkStatus(); }
+    absl::Status WriteBack(std::span<const std::size_t> written) override {
+      return absl::OkStatus();
+    }
 
     std::vector<TensorView> list;
   };
