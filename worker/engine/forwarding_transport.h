@@ -17,11 +17,8 @@ class ForwardingTransport : public Transport {
 
   int rank() const override { return base_->rank(); }
   int world_size() const override { return base_->world_size(); }
-  absl::Status Broadcast(std::span<const TensorView> views, int root) override {
-    return base_->Broadcast(views, root);
-  }
-  absl::Status AllReduce(std::span<const TensorView> views, ReduceOp op) override {
-    return base_->AllReduce(views, op);
+  absl::Status Exchange(std::span<const Transfer> transfers) override {
+    return base_->Exchange(transfers);
   }
   absl::StatusOr<Arena> Allocate(ArenaUse use, std::int64_t elements) override {
     return base_->Allocate(use, elements);

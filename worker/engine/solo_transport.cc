@@ -7,12 +7,10 @@
 
 namespace lockstep {
 
-absl::Status SoloTransport::Broadcast(std::span<const TensorView> views, int root) {
-  return Alive();
-}
-
-absl::Status SoloTransport::AllReduce(std::span<const TensorView> views, ReduceOp op) {
-  return Alive();
+absl::Status SoloTransport::Exchange(std::span<const Transfer> transfers) {
+  LOCKSTEP_RETURN_IF_ERROR(Alive());
+  LOCKSTEP_RETURN_IF_ERROR(CheckViews(transfers));
+  return CheckManner(transfers, world_size());
 }
 
 absl::StatusOr<Arena> SoloTransport::Allocate(ArenaUse use, std::int64_t elements) {

@@ -20,8 +20,7 @@ class SoloTransport final : public Transport {
 
   int rank() const override { return 0; }
   int world_size() const override { return 1; }
-  absl::Status Broadcast(std::span<const TensorView> views, int root) override;
-  absl::Status AllReduce(std::span<const TensorView> views, ReduceOp op) override;
+  absl::Status Exchange(std::span<const Transfer> transfers) override;
   absl::StatusOr<Arena> Allocate(ArenaUse use, std::int64_t elements) override;
   absl::Status ReduceToOwners(const Arena& gradients, std::span<const Shard> shards,
                               float weight) override;

@@ -9,22 +9,8 @@ namespace lockstep {
 namespace {
 
 std::string ArgumentText(const Call& call) {
-  switch (call.kind) {
-    case CallKind::kBroadcast:
-      return absl::StrCat("root ", call.argument);
-    case CallKind::kAllReduce: {
-      constexpr absl::string_view kOps[] = {"sum", "min", "max"};
-      if (call.argument >= 0 && call.argument < 3) {
-        return absl::StrCat("operation ", kOps[call.argument]);
-      }
-      break;
-    }
-    case CallKind::kAllocate:
-      return call.argument == 0 ? "use for parameters" : "use for gradients";
-    default:
-      break;
-  }
-  return absl::StrCat("argument ", call.argument);
+  if (call.kind != CallKind::kAllocate) return absl::StrCat("argument ", call.argument);
+  return call.argument == 0 ? "use for parameters" : "use for gradients";
 }
 
 }  // namespace
@@ -33,10 +19,8 @@ absl::string_view CallName(CallKind kind) {
   switch (kind) {
     case CallKind::kNone:
       return "nothing";
-    case CallKind::kBroadcast:
-      return "broadcast";
-    case CallKind::kAllReduce:
-      return "all-reduce";
+    case CallKind::kExchange:
+      return "exchange";
     case CallKind::kAllocate:
       return "allocate";
     case CallKind::kReduceToOwners:
@@ -72,7 +56,7 @@ absl::Status CompareCalls(std::span<const Call> calls, const std::vector<std::st
   if (std::any_of(calls.begin(), calls.end(),
                   [&](const Call& call) { return call.argument != first.argument; })) {
     return absl::InvalidArgumentError(
-        absl::StrCat("ranks disagree on a ", CallName(first.kind), ": ",
+        absl::StrCat("ranks disagree on the ", CallName(first.kind), ": ",
                      list([](const Call& call) { return ArgumentText(call); })));
   }
   return absl::OkStatus();

@@ -19,18 +19,17 @@ namespace lockstep {
 
 enum class CallKind : std::int32_t {
   kNone = 0,
-  kBroadcast = 1,
-  kAllReduce = 2,
-  kAllocate = 3,
-  kReduceToOwners = 4,
-  kBroadcastFromOwners = 5,
-  kAgree = 6,
+  kExchange = 1,
+  kAllocate = 2,
+  kReduceToOwners = 3,
+  kBroadcastFromOwners = 4,
+  kAgree = 5,
 };
 
 // Zero-initialised and without padding that matters: transports move it as bytes.
 struct Call {
   CallKind kind = CallKind::kNone;
-  std::int32_t argument = 0;  // the root, the ReduceOp or the ArenaUse
+  std::int32_t argument = 0;  // the ArenaUse
   std::uint64_t layout = 0;   // digest of what is to be moved
   // What may differ among ranks:
   ControlWord word;         // of kAgree
@@ -39,7 +38,7 @@ struct Call {
 };
 static_assert(std::is_trivially_copyable_v<Call>);
 
-// "broadcast", "agree", ...
+// "exchange", "agree", ...
 absl::string_view CallName(CallKind kind);
 
 // "w1 (rank 1)".
@@ -47,7 +46,7 @@ std::string MemberText(const std::vector<std::string>& members, int rank);
 
 // OK if all ranks are in the same operation with the same argument. Errors:
 //   FailedPrecondition: different operations, named.
-//   InvalidArgument: different roots, ops or uses, named.
+//   InvalidArgument: different uses of an arena, named.
 absl::Status CompareCalls(std::span<const Call> calls, const std::vector<std::string>& members);
 
 bool SameLayout(std::span<const Call> calls);

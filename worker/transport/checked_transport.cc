@@ -7,7 +7,6 @@
 #include "common/base/digest.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
-#include "worker/transport/combine.h"
 
 namespace lockstep {
 namespace {
@@ -22,29 +21,8 @@ TensorView BytesView(void* data, std::int64_t bytes) {
           .data = static_cast<std::byte*>(data)};
 }
 
-std::uint64_t DigestOf(const std::vector<LayoutLine>& lines) {
+std::uint64_t LinesDigest(const std::vector<LayoutLine>& lines) {
   return Digester().Add(absl::string_view(EncodeLayout(std::span(lines)))).Finish();
-}
-
-absl::Status CheckViews(std::span<const TensorView> views) {
-  if (views.size() > kMaxTensors) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(views.size(), " tensors exceed the limit of ", kMaxTensors));
-  }
-  for (const TensorView& view : views) {
-    if (ElementBytes(view.spec.dtype) == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor '", view.spec.name, "' has no dtype"));
-    }
-    const bool negative = std::any_of(view.spec.shape.begin(), view.spec.shape.end(),
-                                      [](std::int64_t size) { return size < 0; });
-    if (negative || (view.data == nullptr && view.bytes() > 0)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor '", view.spec.name, "' (", view.spec.ToString(),
-                       negative ? ") has a negative dimension" : ") has no data"));
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -65,61 +43,31 @@ absl::Status Validate(const Group& group) {
 
 CheckedTransport::CheckedTransport(Group group) : group_(std::move(group)) {}
 
-absl::Status CheckedTransport::Broadcast(std::span<const TensorView> views, int root) {
+absl::Status CheckedTransport::Exchange(std::span<const Transfer> transfers) {
   LOCKSTEP_RETURN_IF_ERROR(BeginOperation());
-  if (absl::Status s = CheckViews(views); !s.ok()) return Fail(std::move(s));
-  Call call = {.kind = CallKind::kBroadcast, .argument = root, .layout = LayoutDigest(views)};
-  std::vector<TensorView> private_views;
-  std::span<const TensorView> moved = views;
-  if (has_shared_arena_) {
-    // What lies in memory that all ranks share is there already; ranks must
-    // agree on what that is.
-    Digester digester;
-    digester.Add(static_cast<std::int64_t>(call.layout));
-    for (const TensorView& view : views) {
-      const std::string place = SharedPlace(view);
-      digester.Add(absl::string_view(place));
-      if (place.empty()) private_views.push_back(view);
-    }
-    call.layout = digester.Finish();
-    moved = private_views;
-  }
-  LOCKSTEP_RETURN_IF_ERROR(Meet(call, [&] { return LinesOf(views); }).status());
-  if (root < 0 || root >= world_size()) {
-    return Refuse(absl::InvalidArgumentError(absl::StrCat(
-        "the root of a broadcast is rank ", root, ", but ranks are 0 to ", world_size() - 1)));
-  }
-  const bool empty = std::all_of(moved.begin(), moved.end(),
-                                 [](const TensorView& view) { return view.bytes() == 0; });
-  if (empty || world_size() == 1) return absl::OkStatus();
-  return Fail(MoveBroadcast(moved, root));
+  if (absl::Status s = CheckViews(transfers); !s.ok()) return Fail(std::move(s));
+  const Call call = {.kind = CallKind::kExchange, .layout = DigestOf(transfers)};
+  LOCKSTEP_RETURN_IF_ERROR(Meet(call, [&] { return LinesOf(transfers); }).status());
+  absl::Status valid = CheckManner(transfers, world_size());
+  if (valid.ok()) valid = CheckPlaces(transfers);
+  if (!valid.ok()) return Refuse(std::move(valid));
+  if (world_size() == 1) return absl::OkStatus();
+  for (const Transfer& transfer : transfers) LOCKSTEP_RETURN_IF_ERROR(Fail(Move(transfer)));
+  return absl::OkStatus();
 }
 
-absl::Status CheckedTransport::AllReduce(std::span<const TensorView> views, ReduceOp op) {
-  LOCKSTEP_RETURN_IF_ERROR(BeginOperation());
-  if (absl::Status s = CheckViews(views); !s.ok()) return Fail(std::move(s));
-  const Call call = {.kind = CallKind::kAllReduce,
-                     .argument = static_cast<std::int32_t>(op),
-                     .layout = LayoutDigest(views)};
-  LOCKSTEP_RETURN_IF_ERROR(Meet(call, [&] { return LinesOf(views); }).status());
-  for (const TensorView& view : views) {
-    if (!IsReducible(view.spec.dtype)) {
-      return Refuse(absl::InvalidArgumentError(absl::StrCat(
-          "tensor '", view.spec.name, "' is ", DTypeName(view.spec.dtype),
-          ", which is not reduced; broadcast it, or reduce a float32 copy")));
-    }
+absl::Status CheckedTransport::Move(const Transfer& transfer) {
+  if (transfer.bytes() == 0) return absl::OkStatus();
+  if (transfer.reduce.has_value()) {
+    return MoveAllReduce(transfer.views, *transfer.reduce, transfer.weights);
   }
-  for (const TensorView& view : views) {
-    if (!SharedPlace(view).empty()) {
-      return Fail(absl::InvalidArgumentError(
-          absl::StrCat("tensor '", view.spec.name,
-                       "' lies in memory that all ranks share and cannot be reduced in place")));
-    }
+  if (!has_shared_arena_) return MoveBroadcast(transfer.views, transfer.root);
+  // What lies in memory that all ranks share is there already.
+  std::vector<TensorView> apart;
+  for (const TensorView& view : transfer.views) {
+    if (view.bytes() > 0 && SharedPlace(view).empty()) apart.push_back(view);
   }
-  const bool empty = std::all_of(views.begin(), views.end(),
-                                 [](const TensorView& view) { return view.bytes() == 0; });
-  if (empty || world_size() == 1) return absl::OkStatus();
-  return Fail(MoveAllReduce(views, op));
+  return apart.empty() ? absl::OkStatus() : MoveBroadcast(apart, transfer.root);
 }
 
 absl::StatusOr<Arena> CheckedTransport::Allocate(ArenaUse use, std::int64_t elements) {
@@ -163,7 +111,7 @@ absl::Status CheckedTransport::ReduceToOwners(const Arena& gradients,
   const int index = ArenaIndex(gradients);
   const std::vector<LayoutLine> lines = LinesOf(index, shards);
   const Call call = {
-      .kind = CallKind::kReduceToOwners, .layout = DigestOf(lines), .weight = weight};
+      .kind = CallKind::kReduceToOwners, .layout = LinesDigest(lines), .weight = weight};
   absl::StatusOr<std::vector<Call>> calls = Meet(call, [&] { return lines; });
   if (!calls.ok()) return calls.status();
   absl::Status valid = CheckShards(gradients, shards);
@@ -181,7 +129,7 @@ absl::Status CheckedTransport::BroadcastFromOwners(const Arena& parameters,
                                                    std::span<const Shard> shards) {
   LOCKSTEP_RETURN_IF_ERROR(BeginOperation());
   const std::vector<LayoutLine> lines = LinesOf(ArenaIndex(parameters), shards);
-  const Call call = {.kind = CallKind::kBroadcastFromOwners, .layout = DigestOf(lines)};
+  const Call call = {.kind = CallKind::kBroadcastFromOwners, .layout = LinesDigest(lines)};
   LOCKSTEP_RETURN_IF_ERROR(Meet(call, [&] { return lines; }).status());
   if (absl::Status s = CheckShards(parameters, shards); !s.ok()) return Refuse(std::move(s));
   // Owners wrote for all, and all have met: nothing is left to move.
@@ -258,7 +206,7 @@ absl::Status CheckedTransport::ExplainLayouts(CallKind kind,
   std::string difference = DescribeDisagreement(layouts, group_.members);
   if (difference.empty()) difference = "their digests; do all ranks run the same build?";
   return Refuse(absl::InvalidArgumentError(
-      absl::StrCat("ranks disagree on a ", CallName(kind), ": ", difference)));
+      absl::StrCat("ranks disagree on the ", CallName(kind), ": ", difference)));
 }
 
 absl::Status CheckedTransport::Fail(absl::Status error) {
@@ -300,9 +248,33 @@ std::string CheckedTransport::SharedPlace(const TensorView& view) const {
   return "";
 }
 
-std::vector<LayoutLine> CheckedTransport::LinesOf(std::span<const TensorView> views) const {
-  std::vector<LayoutLine> lines = LayoutOf(views);
-  for (std::size_t i = 0; i < views.size(); ++i) lines[i].view += SharedPlace(views[i]);
+std::uint64_t CheckedTransport::DigestOf(std::span<const Transfer> transfers) const {
+  Digester digester;
+  for (const Transfer& transfer : transfers) {
+    digester.Add(static_cast<std::int64_t>(TransferDigest(transfer)));
+    if (!has_shared_arena_) continue;
+    for (const TensorView& view : transfer.views) {
+      digester.Add(absl::string_view(SharedPlace(view)));
+    }
+  }
+  return digester.Finish();
+}
+
+// The tensors of all transfers, and then the transfers, so that a difference is told
+// by a tensor where it shows in one.
+std::vector<LayoutLine> CheckedTransport::LinesOf(std::span<const Transfer> transfers) const {
+  std::vector<LayoutLine> lines;
+  std::vector<LayoutLine> ends;
+  for (const Transfer& transfer : transfers) {
+    const std::string manner = absl::StrCat(" by ", MannerText(transfer));
+    for (const TensorView& view : transfer.views) {
+      lines.push_back(
+          {view.spec.name, absl::StrCat(view.spec.ToString(), SharedPlace(view), manner)});
+    }
+    ends.push_back({absl::StrCat("(all of transfer ", ends.size() + 1, ")"),
+                    absl::StrCat(transfer.views.size(), " tensors", manner)});
+  }
+  lines.insert(lines.end(), ends.begin(), ends.end());
   return lines;
 }
 
@@ -315,6 +287,19 @@ std::vector<LayoutLine> CheckedTransport::LinesOf(int arena,
                      absl::StrCat("[", shards[r].begin, ", ", shards[r].end, ")")});
   }
   return lines;
+}
+
+absl::Status CheckedTransport::CheckPlaces(std::span<const Transfer> transfers) const {
+  for (const Transfer& transfer : transfers) {
+    if (!transfer.reduce.has_value()) continue;
+    for (const TensorView& view : transfer.views) {
+      if (SharedPlace(view).empty()) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor '", view.spec.name, "' lies in memory that all ranks share and cannot be ",
+          "reduced in place by ", ReduceOpName(*transfer.reduce), "; reduce a copy"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckedTransport::CheckShards(const Arena& arena,

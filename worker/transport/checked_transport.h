@@ -36,8 +36,7 @@ class CheckedTransport : public Transport {
   int rank() const final { return group_.rank; }
   int world_size() const final { return static_cast<int>(group_.members.size()); }
 
-  absl::Status Broadcast(std::span<const TensorView> views, int root) final;
-  absl::Status AllReduce(std::span<const TensorView> views, ReduceOp op) final;
+  absl::Status Exchange(std::span<const Transfer> transfers) final;
   absl::StatusOr<Arena> Allocate(ArenaUse use, std::int64_t elements) final;
   absl::Status ReduceToOwners(const Arena& gradients, std::span<const Shard> shards,
                               float weight) final;
@@ -61,7 +60,9 @@ class CheckedTransport : public Transport {
   virtual absl::StatusOr<std::vector<Call>> ExchangeCalls(const Call& mine) = 0;
   // `views` hold at least one byte.
   virtual absl::Status MoveBroadcast(std::span<const TensorView> views, int root) = 0;
-  virtual absl::Status MoveAllReduce(std::span<const TensorView> views, ReduceOp op) = 0;
+  // The weights are of a mean, by rank, or none.
+  virtual absl::Status MoveAllReduce(std::span<const TensorView> views, ReduceOp op,
+                                     std::span<const double> weights) = 0;
   // Memory for arena number `index`; nobody touches it before all ranks have it.
   virtual absl::StatusOr<Arena> MakeArena(int index, ArenaUse use, std::int64_t elements) = 0;
   virtual absl::Status MoveToOwners(int arena, std::span<const Shard> shards,
@@ -84,11 +85,15 @@ class CheckedTransport : public Transport {
   // An error that every rank makes by itself.
   absl::Status Refuse(absl::Status error);
 
+  absl::Status Move(const Transfer& transfer);
+
   int ArenaIndex(const Arena& arena) const;
   // Where a view lies in memory that all ranks share, or "".
   std::string SharedPlace(const TensorView& view) const;
-  std::vector<LayoutLine> LinesOf(std::span<const TensorView> views) const;
+  std::uint64_t DigestOf(std::span<const Transfer> transfers) const;
+  std::vector<LayoutLine> LinesOf(std::span<const Transfer> transfers) const;
   std::vector<LayoutLine> LinesOf(int arena, std::span<const Shard> shards) const;
+  absl::Status CheckPlaces(std::span<const Transfer> transfers) const;
   absl::Status CheckShards(const Arena& arena, std::span<const Shard> shards) const;
 
   const Group group_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "worker/transport/combine/combine.h"
+
 namespace lockstep {
 
 bool PieceCutter::Next() {
@@ -34,6 +36,15 @@ void PieceCutter::Pack(std::byte* piece) const {
 
 void PieceCutter::Unpack(const std::byte* piece) const {
   for (const Fragment& f : fragments_) std::memcpy(f.data, piece + f.offset, f.bytes);
+}
+
+void ReducePieces(std::span<const Fragment> fragments, ReduceOp op,
+                  std::span<const double> weights, std::span<const std::byte* const> pieces) {
+  std::vector<const std::byte*> sources(pieces.size());
+  for (const Fragment& f : fragments) {
+    for (std::size_t r = 0; r < pieces.size(); ++r) sources[r] = pieces[r] + f.offset;
+    Reduce(f.dtype, op, weights, sources, f.data, f.bytes / ElementBytes(f.dtype));
+  }
 }
 
 }  // namespace lockstep

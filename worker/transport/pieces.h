@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/manifest/dtype.h"
+#include "common/manifest/reduction.h"
 #include "worker/transport/tensor_view.h"
 
 namespace lockstep {
@@ -45,6 +46,10 @@ class PieceCutter {
   std::vector<Fragment> fragments_;
   std::int64_t bytes_ = 0;
 };
+
+// Reduces the ranks' packed pieces, by rank, into the fragments' views.
+void ReducePieces(std::span<const Fragment> fragments, ReduceOp op,
+                  std::span<const double> weights, std::span<const std::byte* const> pieces);
 
 }  // namespace lockstep
 

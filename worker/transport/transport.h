@@ -13,8 +13,8 @@
 //   Aborted: Abort() was called here or on a peer, or the transport is dead.
 //   Unavailable: a peer's process is gone, named.
 //   FailedPrecondition: ranks called different operations, named.
-//   InvalidArgument: ranks disagree on names, dtypes, shapes, order, root or
-//     size; the tensor and each rank's view are named.
+//   InvalidArgument: ranks disagree on names, dtypes, shapes, order, operation,
+//     root, weights or size; the tensor and each rank's view are named.
 #ifndef LOCKSTEP_WORKER_TRANSPORT_TRANSPORT_H_
 #define LOCKSTEP_WORKER_TRANSPORT_TRANSPORT_H_
 
@@ -34,10 +34,9 @@
 #include "common/sharding/shard_plan.h"
 #include "worker/core/agreement.h"
 #include "worker/transport/tensor_view.h"
+#include "worker/transport/transfer.h"
 
 namespace lockstep {
-
-enum class ReduceOp { kSum, kMin, kMax };
 
 // What an arena holds decides how a transport may back it.
 enum class ArenaUse {
@@ -63,13 +62,27 @@ class Transport {
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
 
-  // Afterwards the bytes of every view equal the root's. Any dtype.
-  virtual absl::Status Broadcast(std::span<const TensorView> views, int root) = 0;
+  // Carries out all transfers in order, after one exchange in which the ranks
+  // compared names, dtypes, shapes, order, operations, roots and weights of all of
+  // them: a disagreement about any leaves the tensors of all untouched.
+  //
+  // After a broadcast the bytes of every view equal the root's; any dtype. After a
+  // reduction every element is the operation over all ranks' elements in rank order,
+  // the same bytes on all ranks: combine/combine.h says how, common/manifest/
+  // reduction.h for which dtypes. Nothing moves in a world of one rank.
+  // Errors: also InvalidArgument as CheckManner() says, and for a reduction in
+  //   memory that all ranks share; nothing was touched.
+  virtual absl::Status Exchange(std::span<const Transfer> transfers) = 0;
 
-  // Afterwards every element is the op over all ranks' elements, combined in
-  // rank order where the transport has one. Real dtypes of 1 to 8 bytes;
-  // InvalidArgument for float16, bfloat16, float8 and complex.
-  virtual absl::Status AllReduce(std::span<const TensorView> views, ReduceOp op) = 0;
+  // The same for one transfer.
+  absl::Status Broadcast(std::span<const TensorView> views, int root) {
+    const Transfer transfer = {.root = root, .views = views};
+    return Exchange({&transfer, 1});
+  }
+  absl::Status AllReduce(std::span<const TensorView> views, ReduceOp op) {
+    const Transfer transfer = {.reduce = op, .views = views};
+    return Exchange({&transfer, 1});
+  }
 
   // Collective. `elements` float32 each; equal on all ranks.
   // Errors: ResourceExhausted: there is not that much memory.

@@ -473,7 +473,7 @@ TEST_P(TransportConformance, ADifferentLayoutIsAnErrorOnEveryRankAndTouchesNothi
          tensors.Add("a", DType::kFloat32, {6}, seed);
        },
        0, "'a' on w0 (rank 0)"},
-      {"root", make, 1, "root 0 on w0 (rank 0)"},
+      {"root", make, 1, "float32[6] by broadcast from rank 0 on w0 (rank 0)"},
   };
   const int last = world_size() - 1;
   for (const bool reduce : {false, true}) {
@@ -552,7 +552,7 @@ TEST_P(TransportConformance, DifferentOperationsAreAnErrorOnEveryRankAndTouchNot
                 return status;
               }),
               Each(StatusIs(absl::StatusCode::kFailedPrecondition,
-                            AllOf(HasSubstr("broadcast on w0 (rank 0)"),
+                            AllOf(HasSubstr("exchange on w0 (rank 0)"),
                                   HasSubstr("agree on w1 (rank 1)")))));
 }
 

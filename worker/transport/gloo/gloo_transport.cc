@@ -25,7 +25,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "worker/transport/checked_transport.h"
-#include "worker/transport/combine.h"
+#include "worker/transport/combine/combine.h"
 #include "worker/transport/host_memory.h"
 #include "worker/transport/pieces.h"
 
@@ -273,19 +273,16 @@ class GlooTransport final : public CheckedTransport {
     return absl::OkStatus();
   }
 
-  absl::Status MoveAllReduce(std::span<const TensorView> views, ReduceOp op) override {
+  absl::Status MoveAllReduce(std::span<const TensorView> views, ReduceOp op,
+                             std::span<const double> weights) override {
     for (PieceCutter cutter(views, kPieceBytes); cutter.Next();) {
       const at::Tensor mine = Scratch(&send_, cutter.bytes());
       const at::Tensor all = Scratch(&receive_, cutter.bytes() * world_size());
       cutter.Pack(BytesOf(mine));
       LOCKSTEP_RETURN_IF_ERROR(AllGather(mine, all));
-      cutter.Unpack(BytesOf(all));
-      for (int r = 1; r < world_size(); ++r) {
-        const std::byte* piece = BytesOf(all) + r * cutter.bytes();
-        for (const Fragment& f : cutter.fragments()) {
-          Combine(f.dtype, op, f.data, piece + f.offset, f.bytes / ElementBytes(f.dtype));
-        }
-      }
+      std::vector<const std::byte*> pieces;
+      for (int r = 0; r < world_size(); ++r) pieces.push_back(BytesOf(all) + r * cutter.bytes());
+      ReducePieces(cutter.fragments(), op, weights, pieces);
     }
     return absl::OkStatus();
   }

@@ -1,6 +1,5 @@
 #include "worker/transport/in_process/in_process_transport.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -8,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "worker/transport/checked_transport.h"
-#include "worker/transport/combine.h"
+#include "worker/transport/combine/combine.h"
 #include "worker/transport/host_memory.h"
 
 namespace lockstep {
@@ -65,17 +64,15 @@ class InProcessTransport final : public CheckedTransport {
     });
   }
 
-  absl::Status MoveAllReduce(Views views, ReduceOp op) override {
-    return Meet(&views, [op](std::span<Views* const> ranks) {
+  absl::Status MoveAllReduce(Views views, ReduceOp op, std::span<const double> weights) override {
+    return Meet(&views, [op, weights](std::span<Views* const> ranks) {
       for (std::size_t i = 0; i < ranks[0]->size(); ++i) {
         const TensorView& first = (*ranks[0])[i];
-        std::vector<std::byte> result(first.data, first.data + first.bytes());
-        for (std::size_t r = 1; r < ranks.size(); ++r) {
-          Combine(first.spec.dtype, op, result.data(), (*ranks[r])[i].data,
-                  first.spec.elements());
-        }
-        for (const Views* each : ranks) {
-          std::copy(result.begin(), result.end(), (*each)[i].data);
+        std::vector<const std::byte*> sources;
+        for (const Views* each : ranks) sources.push_back((*each)[i].data);
+        Reduce(first.spec.dtype, op, weights, sources, first.data, first.spec.elements());
+        for (const Views* each : ranks.subspan(1)) {
+          if (first.bytes() > 0) std::memcpy((*each)[i].data, first.data, first.bytes());
         }
       }
     });

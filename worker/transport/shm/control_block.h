@@ -16,7 +16,7 @@ namespace lockstep::shm {
 
 inline constexpr std::uint64_t kMagic = 0x4c4f434b53544550;  // "LOCKSTEP"
 // Grows with every change of this layout: ranks of different builds refuse.
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 
 // Each rank's ring of pieces; in all it should stay within the caches.
 inline constexpr std::int64_t kPieceBytes = 256 << 10;

@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
 #include "worker/transport/checked_transport.h"
-#include "worker/transport/combine.h"
+#include "worker/transport/combine/combine.h"
 #include "worker/transport/pieces.h"
 #include "worker/transport/shm/control_block.h"
 #include "worker/transport/shm/segment.h"
@@ -73,7 +73,6 @@ class ShmTransport final : public CheckedTransport {
     waiter_.Ring();
   }
 
-
   absl::Status Form() {
     StartDeadline();
     slots_[rank()].pid.store(getpid(), std::memory_order_release);
@@ -126,7 +125,8 @@ class ShmTransport final : public CheckedTransport {
     return absl::OkStatus();
   }
 
-  absl::Status MoveAllReduce(std::span<const TensorView> views, ReduceOp op) override {
+  absl::Status MoveAllReduce(std::span<const TensorView> views, ReduceOp op,
+                             std::span<const double> weights) override {
     PieceCutter cutter(views, kPieceBytes);
     for (; cutter.Next(); ++pieces_) {
       LOCKSTEP_RETURN_IF_ERROR(AwaitRoomFor(pieces_));
@@ -134,13 +134,9 @@ class ShmTransport final : public CheckedTransport {
       waiter_.Publish(&RankSlot::produced, pieces_ + 1);
       LOCKSTEP_RETURN_IF_ERROR(
           waiter_.AwaitAll(&RankSlot::produced, pieces_ + 1, deadline()));
-      cutter.Unpack(Piece(0, pieces_));
-      for (int r = 1; r < world_size(); ++r) {
-        const std::byte* piece = Piece(r, pieces_);
-        for (const Fragment& f : cutter.fragments()) {
-          Combine(f.dtype, op, f.data, piece + f.offset, f.bytes / ElementBytes(f.dtype));
-        }
-      }
+      std::vector<const std::byte*> pieces;
+      for (int r = 0; r < world_size(); ++r) pieces.push_back(Piece(r, pieces_));
+      ReducePieces(cutter.fragments(), op, weights, pieces);
       waiter_.Publish(&RankSlot::consumed, pieces_ + 1);
     }
     return absl::OkStatus();

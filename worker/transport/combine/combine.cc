@@ -1,0 +1,249 @@
+#include "worker/transport/combine/combine.h"
+
+#include <torch/headeronly/util/BFloat16.h>
+#include <torch/headeronly/util/Float8_e4m3fn.h>
+#include <torch/headeronly/util/Float8_e4m3fnuz.h>
+#include <torch/headeronly/util/Float8_e5m2.h>
+#include <torch/headeronly/util/Float8_e5m2fnuz.h>
+#include <torch/headeronly/util/Float8_e8m0fnu.h>
+#include <torch/headeronly/util/Half.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <type_traits>
+
+#include "common/base/check.h"
+
+namespace lockstep {
+namespace {
+
+using Sources = std::span<const std::byte* const>;
+
+// Of one tile, which stays in the first-level cache while the ranks are added; a
+// tile apart from `into` lets `into` be a source.
+constexpr std::int64_t kTile = 1024;
+
+template <typename T>
+T Load(const std::byte* from, std::int64_t i) {
+  T value;
+  std::memcpy(&value, from + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+template <typename T>
+void Store(T value, std::byte* into, std::int64_t i) {
+  std::memcpy(into + i * sizeof(T), &value, sizeof(T));
+}
+
+template <typename T>
+auto Widen(T value) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return value;
+  } else {
+    return static_cast<float>(value);
+  }
+}
+
+// The float next to `value` towards zero, with its last bit set if it is another
+// number: rounding that to a type of at most 22 bits gives what rounding `value`
+// itself would, where rounding to the nearest float in between would not.
+float RoundToOdd(double value) {
+  float rounded = static_cast<float>(value);
+  if (static_cast<double>(rounded) == value || std::isnan(value)) return rounded;
+  auto bits = std::bit_cast<std::uint32_t>(rounded);
+  // Infinity's predecessor is the largest float.
+  if (std::fabs(static_cast<double>(rounded)) > std::fabs(value)) --bits;
+  return std::bit_cast<float>(bits | 1);
+}
+
+template <typename T>
+T Narrow(double value) {
+  // The sign of what an invalid operation gives depends on the processor.
+  if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();
+  if constexpr (std::is_same_v<T, double>) {
+    return value;
+  } else if constexpr (std::is_same_v<T, float>) {
+    return static_cast<float>(value);
+  } else {
+    return T(RoundToOdd(value));
+  }
+}
+
+// Sum or mean of floating T.
+template <typename T>
+void AddUp(ReduceOp op, std::span<const double> weights, Sources sources, std::byte* into,
+           std::int64_t elements) {
+  double divisor = 1;
+  if (op == ReduceOp::kMean) {
+    divisor = weights.empty() ? static_cast<double>(sources.size())
+                              : std::accumulate(weights.begin(), weights.end(), 0.0);
+  }
+  double tile[kTile];
+  for (std::int64_t start = 0; start < elements; start += kTile) {
+    const std::int64_t n = std::min(kTile, elements - start);
+    bool first = true;
+    for (std::size_t rank = 0; rank < sources.size(); ++rank) {
+      const double weight = weights.empty() ? 1 : weights[rank];
+      if (weight == 0) continue;
+      const std::byte* source = sources[rank] + start * sizeof(T);
+      if (first) {
+        for (std::int64_t i = 0; i < n; ++i) tile[i] = weight * Widen(Load<T>(source, i));
+      } else {
+        for (std::int64_t i = 0; i < n; ++i) tile[i] += weight * Widen(Load<T>(source, i));
+      }
+      first = false;
+    }
+    if (divisor != 1) {
+      for (std::int64_t i = 0; i < n; ++i) tile[i] /= divisor;
+    }
+    for (std::int64_t i = 0; i < n; ++i) Store(Narrow<T>(tile[i]), into, start + i);
+  }
+}
+
+// into = combine(...combine(combine(rank 0's, rank 1's), rank 2's)...).
+template <typename T, typename Combine>  // Combine: (T held, T value) -> T
+void Fold(Sources sources, std::byte* into, std::int64_t elements, Combine combine) {
+  T tile[kTile];
+  for (std::int64_t start = 0; start < elements; start += kTile) {
+    const std::int64_t n = std::min(kTile, elements - start);
+    std::memcpy(tile, sources[0] + start * sizeof(T), n * sizeof(T));
+    for (const std::byte* whole : sources.subspan(1)) {
+      const std::byte* source = whole + start * sizeof(T);
+      for (std::int64_t i = 0; i < n; ++i) tile[i] = combine(tile[i], Load<T>(source, i));
+    }
+    std::memcpy(into + start * sizeof(T), tile, n * sizeof(T));
+  }
+}
+
+template <typename T>
+void Extreme(ReduceOp op, Sources sources, std::byte* into, std::int64_t elements) {
+  const auto select = [](auto is_beyond) {
+    return [is_beyond](T held, T value) {
+      const auto h = Widen(held);
+      const auto v = Widen(value);
+      if constexpr (std::is_floating_point_v<decltype(h)>) {
+        return !std::isnan(h) && (std::isnan(v) || is_beyond(v, h)) ? value : held;
+      } else {
+        return is_beyond(v, h) ? value : held;
+      }
+    };
+  };
+  if (op == ReduceOp::kMin) {
+    Fold<T>(sources, into, elements, select([](auto v, auto h) { return v < h; }));
+  } else {
+    Fold<T>(sources, into, elements, select([](auto v, auto h) { return v > h; }));
+  }
+}
+
+void ReduceBools(ReduceOp op, Sources sources, std::byte* into, std::int64_t elements) {
+  using Byte = std::uint8_t;
+  if (op == ReduceOp::kMin) {
+    Fold<Byte>(sources, into, elements, [](Byte a, Byte b) -> Byte { return a != 0 && b != 0; });
+  } else {
+    Fold<Byte>(sources, into, elements, [](Byte a, Byte b) -> Byte { return a != 0 || b != 0; });
+  }
+}
+
+template <typename T>
+void ReduceIntegers(ReduceOp op, Sources sources, std::byte* into, std::int64_t elements) {
+  if (op != ReduceOp::kSum) return Extreme<T>(op, sources, into, elements);
+  // Unsigned sums wrap; signed ones would be undefined.
+  using Unsigned = std::make_unsigned_t<T>;
+  Fold<Unsigned>(sources, into, elements,
+                 [](Unsigned a, Unsigned b) { return static_cast<Unsigned>(a + b); });
+}
+
+template <typename T>
+void ReduceFloats(ReduceOp op, std::span<const double> weights, Sources sources,
+                  std::byte* into, std::int64_t elements) {
+  if (op == ReduceOp::kSum || op == ReduceOp::kMean) {
+    AddUp<T>(op, weights, sources, into, elements);
+  } else {
+    Extreme<T>(op, sources, into, elements);
+  }
+}
+
+}  // namespace
+
+void Reduce(DType dtype, ReduceOp op, std::span<const double> weights, Sources sources,
+            std::byte* into, std::int64_t elements) {
+  LOCKSTEP_CHECK(IsReducible(dtype, op) && !sources.empty());
+  LOCKSTEP_CHECK(weights.empty() || (op == ReduceOp::kMean && weights.size() == sources.size()));
+  switch (dtype) {
+    case DType::kUnspecified:
+      return;
+    case DType::kBool:
+      return ReduceBools(op, sources, into, elements);
+    case DType::kInt8:
+      return ReduceIntegers<std::int8_t>(op, sources, into, elements);
+    case DType::kInt16:
+      return ReduceIntegers<std::int16_t>(op, sources, into, elements);
+    case DType::kInt32:
+      return ReduceIntegers<std::int32_t>(op, sources, into, elements);
+    case DType::kInt64:
+      return ReduceIntegers<std::int64_t>(op, sources, into, elements);
+    case DType::kUint8:
+      return ReduceIntegers<std::uint8_t>(op, sources, into, elements);
+    case DType::kUint16:
+      return ReduceIntegers<std::uint16_t>(op, sources, into, elements);
+    case DType::kUint32:
+      return ReduceIntegers<std::uint32_t>(op, sources, into, elements);
+    case DType::kUint64:
+      return ReduceIntegers<std::uint64_t>(op, sources, into, elements);
+    case DType::kFloat16:
+      return ReduceFloats<c10::Half>(op, weights, sources, into, elements);
+    case DType::kBfloat16:
+      return ReduceFloats<c10::BFloat16>(op, weights, sources, into, elements);
+    case DType::kFloat32:
+      return ReduceFloats<float>(op, weights, sources, into, elements);
+    case DType::kFloat64:
+      return ReduceFloats<double>(op, weights, sources, into, elements);
+    case DType::kComplex32:
+      return AddUp<c10::Half>(op, weights, sources, into, 2 * elements);
+    case DType::kComplex64:
+      return AddUp<float>(op, weights, sources, into, 2 * elements);
+    case DType::kComplex128:
+      return AddUp<double>(op, weights, sources, into, 2 * elements);
+    case DType::kFloat8E4m3fn:
+      return ReduceFloats<c10::Float8_e4m3fn>(op, weights, sources, into, elements);
+    case DType::kFloat8E5m2:
+      return ReduceFloats<c10::Float8_e5m2>(op, weights, sources, into, elements);
+    case DType::kFloat8E4m3fnuz:
+      return ReduceFloats<c10::Float8_e4m3fnuz>(op, weights, sources, into, elements);
+    case DType::kFloat8E5m2fnuz:
+      return ReduceFloats<c10::Float8_e5m2fnuz>(op, weights, sources, into, elements);
+    case DType::kFloat8E8m0fnu:
+      return Extreme<c10::Float8_e8m0fnu>(op, sources, into, elements);
+  }
+}
+
+void WeightedSum(std::span<const float* const> sources, std::span<const float> weights,
+                 float* into, std::int64_t elements) {
+  // Tiles stay in the first-level cache while the ranks are added; the tile apart
+  // from `into` lets `into` be a source.
+  constexpr std::int64_t kTile = 2048;
+  float tile[kTile];
+  for (std::int64_t start = 0; start < elements; start += kTile) {
+    const std::int64_t n = std::min(kTile, elements - start);
+    bool first = true;
+    for (std::size_t rank = 0; rank < sources.size(); ++rank) {
+      const float weight = weights[rank];
+      if (weight == 0) continue;
+      const float* source = sources[rank] + start;
+      if (first) {
+        for (std::int64_t i = 0; i < n; ++i) tile[i] = weight * source[i];
+      } else {
+        for (std::int64_t i = 0; i < n; ++i) tile[i] += weight * source[i];
+      }
+      first = false;
+    }
+    if (first) std::fill_n(tile, n, 0.0f);
+    std::memcpy(into + start, tile, n * sizeof(float));
+  }
+}
+
+}  // namespace lockstep
