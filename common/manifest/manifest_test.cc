@@ -83,7 +83,7 @@ TEST(Validate, NamesTheTensorAndWhatIsWrong) {
       {{"", DType::kInt8, {}}, {"buffer 2 has no name"}},
       {{"bn.running_mean", DType::kInt8, {}}, {"'bn.running_mean'", "unique"}},
       {{"fc.weight", DType::kInt8, {}}, {"buffer 'fc.weight'", "unique"}},
-      {{"x", DType::kUnspecified, {}}, {"'x'", "dtype number 0"}},
+      {{"x", static_cast<DType>(-1), {}}, {"'x'", "dtype number -1"}},
       {{"x", static_cast<DType>(22), {}}, {"'x'", "dtype number 22"}},
       {{"x", DType::kInt8, {3, -1}}, {"'x'", "int8[3, -1]", "negative"}},
       {{"x", DType::kInt8, {0, -1}}, {"negative"}},
@@ -105,6 +105,17 @@ TEST(Validate, NamesTheTensorAndWhatIsWrong) {
                   StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(word)));
     }
   }
+}
+
+TEST(Validate, OnlyABufferMayBeWithoutPlainValues) {
+  Manifest manifest = Model();
+  manifest.buffers.push_back({"lazy.running_mean", DType::kUnspecified, {}});
+  LOCKSTEP_EXPECT_OK(Validate(manifest));
+  EXPECT_EQ(manifest.buffers.back().ToString(), "no plain values");
+  EXPECT_EQ(manifest.buffers.back().bytes(), 0);
+  manifest.parameters.push_back({{"lazy.weight", DType::kUnspecified, {}}});
+  EXPECT_THAT(Validate(manifest), StatusIs(absl::StatusCode::kInvalidArgument,
+                                           HasSubstr("'lazy.weight' has the unknown dtype")));
 }
 
 TEST(Validate, RefusesASumThatDoesNotFit) {

@@ -64,21 +64,37 @@ Root RandomRoot(Prng& prng) {
   }
 }
 
+Schedule RandomSchedule(Prng& prng) {
+  return {.at_start = prng.Below(2) == 0,
+          .every_forwards = RandomNumber(prng, 0),
+          .every_steps = RandomNumber(prng, 0),
+          .before_evaluation = prng.Below(2) == 0,
+          .before_checkpoint = prng.Below(2) == 0};
+}
+
 SyncPolicy RandomPolicy(Prng& prng) {
   SyncPolicy policy{
       .broadcast_buffers = prng.Below(2) == 0,
+      .operation = static_cast<Operation>(prng.Between(1, 7)),
       .root = RandomRoot(prng),
-      .schedule = {.at_start = prng.Below(2) == 0,
-                   .every_forwards = RandomNumber(prng, 0),
-                   .every_steps = RandomNumber(prng, 0),
-                   .before_evaluation = prng.Below(2) == 0},
+      .schedule = RandomSchedule(prng),
+      .skip_unchanged = prng.Below(2) == 0,
       .broadcast_parameters_at_start = prng.Below(2) == 0,
+      .broadcast_parameters_every_steps = RandomNumber(prng, 0),
+      .check_parameters_every_steps = RandomNumber(prng, 0),
   };
   for (std::int64_t n = prng.Below(3); n > 0; --n) {
     policy.allow_list.push_back("**." + RandomText(prng, 9));
   }
   for (std::int64_t n = prng.Below(3); n > 0; --n) {
     policy.ignore_list.push_back("re:" + RandomText(prng, 9) + "|größe");
+  }
+  for (std::int64_t n = prng.Below(3); n > 0; --n) {
+    SyncRule rule = {.pattern = RandomText(prng, 9)};
+    if (prng.Below(2) == 0) rule.operation = static_cast<Operation>(prng.Between(1, 7));
+    if (prng.Below(2) == 0) rule.root = RandomRoot(prng);
+    if (prng.Below(2) == 0) rule.schedule = RandomSchedule(prng);
+    policy.rules.push_back(rule);
   }
   return policy;
 }
@@ -87,9 +103,9 @@ ControlEntry RandomEntry(Prng& prng, LogNumber number) {
   if (prng.Below(2) == 0) {
     return {number, PolicyRevised{Revision(RandomNumber(prng, 1)), RandomPolicy(prng)}};
   }
-  return {number, SyncOnce{.buffers = prng.Below(2) == 0,
-                           .parameters = prng.Below(2) == 0,
-                           .root = RandomRoot(prng)}};
+  SyncOnce once = {.buffers = prng.Below(2) == 0, .parameters = prng.Below(2) == 0};
+  if (prng.Below(2) == 0) once.root = RandomRoot(prng);
+  return {number, once};
 }
 
 Endpoint RandomEndpoint(Prng& prng) {
@@ -213,10 +229,11 @@ TEST(Convert, ValuesByThemselvesComeBackEqual) {
 
 TEST(Convert, WhatIsNotSetGetsItsDefault) {
   EXPECT_EQ(FromProto(v1::SyncPolicy()).value(), SyncPolicy{});
-  EXPECT_EQ(FromProto(v1::Schedule()).value(), Schedule{});
+  // In a schedule that is given, what is not set is off, but for the start.
+  EXPECT_EQ(FromProto(v1::Schedule()).value(), (Schedule{.every_forwards = 0}));
   EXPECT_EQ(FromProto(v1::Root()).value(), Root(LowestRank{}));
   v1::SyncPolicy never;
-  never.mutable_schedule()->set_every_forwards(0);
+  never.mutable_schedule()->set_before_evaluation(true);
   EXPECT_EQ(FromProto(never)->schedule.every_forwards, 0);
   EXPECT_TRUE(FromProto(never)->schedule.at_start);
   v1::AttendRequest heartbeat;
@@ -252,8 +269,9 @@ TEST(Convert, ARequestThatIsOutOfRangeIsRefusedByField) {
          tensor->set_dtype(99);
        },
        "].dtype: is the unknown number 99 (tensor 'q')"},
-      {0, [](auto& m) { m.mutable_hello()->mutable_manifest()->add_parameters(); },
-       "].dtype: is the unknown number 0"},
+      {0,
+       [](auto& m) { m.mutable_hello()->mutable_manifest()->add_parameters()->set_name("q"); },
+       "parameter 'q' has the unknown dtype number 0"},
       {0,
        [](auto& m) {
          auto* tensor = m.mutable_hello()->mutable_manifest()->add_parameters();
@@ -315,7 +333,8 @@ TEST(Convert, ARequestThatIsOutOfRangeIsRefusedByField) {
     LOCKSTEP_ASSERT_OK(FromProto(request));
     c.change(request);
     EXPECT_THAT(FromProto(request),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(c.words)));
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(c.words)))
+        << c.words;
   }
 }
 
@@ -370,9 +389,9 @@ TEST(Convert, AResponseThatIsOutOfRangeIsRefusedByField) {
        "proposal.policy.ignore_list: has "},
       {1,
        [](auto& m) {
-         m.mutable_proposal()->mutable_policy()->set_operation(static_cast<v1::Operation>(7));
+         m.mutable_proposal()->mutable_policy()->set_operation(static_cast<v1::Operation>(8));
        },
-       "proposal.policy.operation: is the unknown number 7"},
+       "proposal.policy.operation: is the unknown number 8"},
       {1,
        [](auto& m) { m.mutable_proposal()->mutable_policy()->mutable_root()->set_rank(-1); },
        "proposal.policy.root.rank: is -1"},
@@ -429,7 +448,8 @@ TEST(Convert, AResponseThatIsOutOfRangeIsRefusedByField) {
     LOCKSTEP_ASSERT_OK(FromProto(response));
     c.change(response);
     EXPECT_THAT(FromProto(response),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(c.words)));
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(c.words)))
+        << c.words;
   }
 }
 

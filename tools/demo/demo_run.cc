@@ -84,8 +84,7 @@ Progress ToProgress(const v1::Job& job, const std::vector<v1::Worker>& workers,
     progress.images_per_second += metric(worker, "images_per_second");
     progress.revision = std::max<std::int64_t>(
         progress.revision, static_cast<std::int64_t>(metric(worker, "revision")));
-    progress.synced_bytes = std::max<std::int64_t>(
-        progress.synced_bytes, static_cast<std::int64_t>(metric(worker, "synced_bytes")));
+    progress.synced_bytes = std::max<std::int64_t>(progress.synced_bytes, worker.sync().bytes());
   }
   return progress;
 }

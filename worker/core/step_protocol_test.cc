@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,11 +52,16 @@ Agreement Agreed(std::int64_t log_number) {
   return {.log_number = LogNumber(log_number), .samples = 1};
 }
 
-MATCHER_P3(IsTask, buffers, parameters, root, "") {
-  return arg.buffers == buffers && arg.parameters == parameters && arg.root == root &&
-         arg.selector != nullptr;
+// Under a policy without rules: its one treatment, due by broadcast from `root`.
+MATCHER_P(IsBufferSync, root, "") {
+  return arg.rules != nullptr && arg.parameters == SyncTask::Parameters::kNothing &&
+         arg.buffers == std::vector<std::optional<BufferSync>>{BufferSync{.root = root}};
 }
-auto IsBufferSync(int root = 0) { return IsTask(true, false, root); }
+MATCHER_P2(IsParameterTask, what, root, "") {
+  return arg.rules != nullptr && !arg.has_buffers() && arg.parameters == what && arg.root == root;
+}
+constexpr auto kBroadcast = SyncTask::Parameters::kBroadcast;
+constexpr auto kCheck = SyncTask::Parameters::kCheck;
 
 // What Revise(number) gives when it takes effect after `step`.
 AppliedEntry AppliedRevision(std::int64_t number, std::int64_t step) {
@@ -160,11 +166,11 @@ TEST(StepProtocol, LearnBoundsWhatWaitsAndGoesOnOnceThatIsApplied) {
 
 TEST(StepProtocol, RepeatedForwardsOfOneStepTriggerNothing) {
   StepProtocol protocol = Protocol(EveryForwards(1));
-  EXPECT_THAT(protocol.BeforeForward(), ElementsAre(IsBufferSync()));
+  EXPECT_THAT(protocol.BeforeForward(), ElementsAre(IsBufferSync(0)));
   EXPECT_THAT(protocol.BeforeForward(), IsEmpty());
   EXPECT_THAT(protocol.BeforeForward(), IsEmpty());
   protocol.Commit(Agreed(0));
-  EXPECT_THAT(protocol.BeforeForward(), ElementsAre(IsBufferSync()));
+  EXPECT_THAT(protocol.BeforeForward(), ElementsAre(IsBufferSync(0)));
 }
 
 TEST(StepProtocol, EveryForwardsCountsTheFirstForwardOfEachStep) {
@@ -207,10 +213,12 @@ TEST(StepProtocol, AtStartIsIndependentOfTheMasterSwitch) {
     policy.schedule.at_start = c.at_start;
     policy.broadcast_parameters_at_start = c.parameters;
     const auto tasks = Protocol(policy).AtStart();
-    if (c.at_start || c.parameters) {
-      EXPECT_THAT(tasks, ElementsAre(IsTask(c.at_start, c.parameters, 0)));
-    } else {
-      EXPECT_THAT(tasks, IsEmpty());
+    ASSERT_EQ(tasks.size(), (c.at_start ? 1u : 0u) + (c.parameters ? 1u : 0u));
+    if (c.parameters) {
+      EXPECT_THAT(tasks.front(), IsParameterTask(kBroadcast, 0));
+    }
+    if (c.at_start) {
+      EXPECT_THAT(tasks.back(), IsBufferSync(0));
     }
   }
 }
@@ -232,7 +240,8 @@ TEST(StepProtocol, SyncOnceIsDueWhateverSwitchAndScheduleSay) {
   LOCKSTEP_ASSERT_OK(
       protocol.Learn(Once(2, {.buffers = false, .parameters = true, .root = RootRank{1}})));
   LOCKSTEP_ASSERT_OK(protocol.Learn(Once(3, {.buffers = false})));  // asks for nothing
-  EXPECT_THAT(protocol.Commit(Agreed(3)).due, ElementsAre(IsBufferSync(2), IsTask(false, true, 1)));
+  EXPECT_THAT(protocol.Commit(Agreed(3)).due,
+              ElementsAre(IsBufferSync(2), IsParameterTask(kBroadcast, 1)));
   EXPECT_THAT(protocol.Commit(Agreed(3)).due, IsEmpty());
 }
 
@@ -263,10 +272,9 @@ TEST(StepProtocol, ATaskCarriesTheListsUnderWhichItBecameDue) {
   LOCKSTEP_ASSERT_OK(protocol.Learn(Once(3, {})));
   const StepOutcome outcome = protocol.Commit(Agreed(3));
   ASSERT_EQ(outcome.due.size(), 2u);
-  EXPECT_TRUE(outcome.due[0].selector->Selects("a"));
-  EXPECT_FALSE(outcome.due[0].selector->Selects("b"));
-  EXPECT_TRUE(outcome.due[1].selector->Selects("b"));
-  EXPECT_TRUE(protocol.selector().Selects("b"));
+  EXPECT_EQ(outcome.due[0].rules->Find("a").treatment, 0);
+  EXPECT_EQ(outcome.due[0].rules->Find("b").treatment, -1);
+  EXPECT_EQ(outcome.due[1].rules->Find("b").treatment, 0);
 }
 
 TEST(StepProtocol, AMissingRootFallsBackToRankZero) {
@@ -280,6 +288,117 @@ TEST(StepProtocol, AMissingRootFallsBackToRankZero) {
   policy.root = RootWorker{"w1"};
   StepProtocol protocol = Protocol(policy);
   EXPECT_THAT(protocol.BeforeForward(), ElementsAre(IsBufferSync(1)));
+}
+
+using Due = std::vector<std::optional<BufferSync>>;
+
+// What a point in training brings for the buffers of each treatment.
+Due BuffersOf(const std::vector<SyncTask>& tasks) {
+  return tasks.empty() ? Due{} : tasks.back().buffers;
+}
+
+TEST(StepProtocol, EachRuleHasItsOwnOperationRootAndSchedule) {
+  SyncPolicy policy = EveryForwards(1);
+  policy.rules = {{.pattern = "a",
+                   .operation = Operation::kMax,
+                   .schedule = Schedule{.every_forwards = 0, .every_steps = 2}},
+                  {.pattern = "b", .root = RootRank{2}},
+                  {.pattern = "c",
+                   .operation = Operation::kMin,
+                   .schedule = Schedule{.every_forwards = 0, .before_evaluation = true}},
+                  {.pattern = "d",
+                   .operation = Operation::kSum,
+                   .schedule = Schedule{.every_forwards = 0, .before_checkpoint = true}},
+                  {.pattern = "e", .operation = Operation::kNone}};
+  StepProtocol protocol = Protocol(policy);
+  const auto none = std::nullopt;
+  const BufferSync max = {.operation = Operation::kMax};
+  const BufferSync min = {.operation = Operation::kMin};
+  const BufferSync sum = {.operation = Operation::kSum};
+  const BufferSync from0;
+  const BufferSync from2 = {.root = 2};
+  EXPECT_EQ(BuffersOf(protocol.BeforeForward()), (Due{none, from2, none, none, none, from0}));
+  EXPECT_EQ(BuffersOf(protocol.Commit(Agreed(0)).due), Due{});
+  EXPECT_EQ(BuffersOf(protocol.Commit(Agreed(0)).due), (Due{max, none, none, none, none, none}));
+  EXPECT_EQ(BuffersOf(protocol.BeforeEvaluation()), (Due{none, none, min, none, none, none}));
+  EXPECT_EQ(BuffersOf(protocol.BeforeCheckpoint()), (Due{none, none, none, sum, none, none}));
+  EXPECT_EQ(BuffersOf(protocol.OnCommand({})), (Due{max, from2, min, sum, none, from0}));
+}
+
+TEST(StepProtocol, AStartAndACommandWithARootBroadcastWhateverTheOperation) {
+  SyncPolicy policy = Quiet();
+  policy.operation = Operation::kMean;
+  policy.rules = {{.pattern = "a", .operation = Operation::kSum, .schedule = Schedule{}},
+                  {.pattern = "b", .operation = Operation::kNone, .schedule = Schedule{}},
+                  {.pattern = "c", .root = RootRank{1}, .schedule = Schedule{}}};
+  StepProtocol protocol = Protocol(policy);
+  const auto none = std::nullopt;
+  const BufferSync from0;
+  const BufferSync from1 = {.root = 1};
+  EXPECT_EQ(BuffersOf(protocol.AtStart()), (Due{from0, none, from1, none}));
+  EXPECT_EQ(BuffersOf(protocol.OnCommand({.root = RootRank{1}})),
+            (Due{from1, none, from1, from1}));
+}
+
+Agreement AgreedSamples(const std::vector<std::int64_t>& samples) {
+  return {.log_number = LogNumber(0), .samples = 1, .samples_by_rank = samples};
+}
+
+TEST(StepProtocol, AMeanBySamplesCountsThoseSinceTheRulesLastSync) {
+  SyncPolicy policy = Quiet();
+  policy.operation = Operation::kMeanBySamples;
+  policy.rules = {{.pattern = "a", .schedule = Schedule{.every_forwards = 0, .every_steps = 2}}};
+  StepProtocol protocol = Protocol(policy);
+  const auto samples = [](const std::vector<SyncTask>& tasks, int treatment) {
+    return tasks.at(0).buffers.at(treatment)->samples;
+  };
+  protocol.AtStart();
+  protocol.Commit(AgreedSamples({4, 0, 2}));
+  EXPECT_THAT(samples(protocol.Commit(AgreedSamples({4, 3, 0})).due, 0), ElementsAre(8, 3, 2));
+  protocol.Commit(AgreedSamples({1, 1, 1}));
+  EXPECT_THAT(samples(protocol.Commit(AgreedSamples({1, 0, 5})).due, 0), ElementsAre(2, 1, 6));
+  // The policy's own treatment was not synchronised in between.
+  const auto command = protocol.OnCommand({});
+  EXPECT_THAT(samples(command, 1), ElementsAre(10, 4, 8));
+  EXPECT_THAT(samples(command, 0), ElementsAre(0, 0, 0));
+  EXPECT_THAT(samples(protocol.OnCommand({}), 1), ElementsAre(0, 0, 0));
+}
+
+TEST(StepProtocol, ARevisionBeginsToCountSamplesAnew) {
+  SyncPolicy policy = Quiet();
+  policy.operation = Operation::kMeanBySamples;
+  StepProtocol protocol = Protocol(policy);
+  LOCKSTEP_ASSERT_OK(protocol.Learn(Revise(1, policy)));
+  protocol.Commit(AgreedSamples({5, 5, 5}));
+  Agreement agreement = AgreedSamples({1, 2, 3});
+  agreement.log_number = LogNumber(1);
+  protocol.Commit(agreement);
+  protocol.Commit(AgreedSamples({7, 8, 9}));
+  EXPECT_THAT(protocol.OnCommand({})[0].buffers[0]->samples, ElementsAre(7, 8, 9));
+}
+
+TEST(StepProtocol, ParametersHaveTheirOwnScheduleBesideTheMasterSwitch) {
+  SyncPolicy policy = Quiet();
+  policy.broadcast_buffers = false;
+  policy.root = RootRank{1};
+  policy.broadcast_parameters_every_steps = 2;
+  policy.check_parameters_every_steps = 3;
+  StepProtocol protocol = Protocol(policy);
+  EXPECT_THAT(protocol.Commit(Agreed(0)).due, IsEmpty());
+  EXPECT_THAT(protocol.Commit(Agreed(0)).due, ElementsAre(IsParameterTask(kBroadcast, 1)));
+  EXPECT_THAT(protocol.Commit(Agreed(0)).due, ElementsAre(IsParameterTask(kCheck, 1)));
+  protocol.Commit(Agreed(0));
+  protocol.Commit(Agreed(0));
+  EXPECT_THAT(protocol.Commit(Agreed(0)).due,
+              ElementsAre(IsParameterTask(kBroadcast, 1), IsParameterTask(kCheck, 1)));
+}
+
+TEST(StepProtocol, ACommandWithoutARootTakesParametersFromThePolicysRoot) {
+  SyncPolicy policy = Quiet();
+  policy.root = RootRank{2};
+  StepProtocol protocol = Protocol(policy);
+  EXPECT_THAT(protocol.OnCommand({.buffers = false, .parameters = true}),
+              ElementsAre(IsParameterTask(kBroadcast, 2)));
 }
 
 }  // namespace

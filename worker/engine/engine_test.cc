@@ -297,7 +297,11 @@ TEST(Step, ReportsItsProgressWithTheLastMetrics) {
     world->engine(rank).Report(Phase::kEvaluating, {{"loss", 0.5}});
     LOCKSTEP_EXPECT_OK(world->engine(rank).Step({}));
     EXPECT_EQ(world->link(rank).progress().back(),
-              (Heartbeat{Epoch(1), 1, Phase::kTraining, {{"loss", 0.5}}}));
+              (Heartbeat{Epoch(1),
+                         1,
+                         Phase::kTraining,
+                         {{"loss", 0.5}},
+                         world->engine(rank).stats().sync}));
   });
 }
 

@@ -138,7 +138,9 @@ class ManualLink final : public CoordinatorLink {
     MutexLock lock(&mu_);
     const auto count = static_cast<std::int64_t>(entries_.size());
     const Revision revision(count + 2);
-    entries_.push_back({LogNumber(count + 1), PolicyRevised{revision, policy}});
+    ControlEntry& entry = entries_.emplace_back();
+    entry.number = LogNumber(count + 1);
+    entry.decision = PolicyRevised{revision, policy};
     return revision;
   }
 

@@ -22,27 +22,27 @@ namespace lockstep {
 namespace {
 
 // What goes in one transfer.
-struct GroupKey {
+struct BatchKey {
   Operation operation = Operation::kBroadcast;
   int root = 0;                       // of kBroadcast
   std::vector<std::int64_t> samples;  // of kMeanBySamples
 
-  auto operator<=>(const GroupKey&) const = default;
+  auto operator<=>(const BatchKey&) const = default;
 };
 
-GroupKey KeyOf(const BufferSync& sync) {
+BatchKey KeyOf(const BufferSync& sync) {
   const bool broadcast = sync.operation == Operation::kBroadcast;
   return {.operation = sync.operation,
           .root = broadcast ? sync.root : 0,
           .samples = sync.samples};
 }
 
-struct Group {
+struct Batch {
   std::vector<TensorView> views;
   std::vector<std::size_t> indices;  // of the views among all
 };
 
-Transfer TransferOf(const GroupKey& key, std::span<const TensorView> views) {
+Transfer TransferOf(const BatchKey& key, std::span<const TensorView> views) {
   Transfer transfer = {.reduce = ReduceOpOf(key.operation), .root = key.root, .views = views};
   const bool any_samples = std::any_of(key.samples.begin(), key.samples.end(),
                                        [](std::int64_t samples) { return samples > 0; });
@@ -165,28 +165,28 @@ absl::Status BufferSyncer::Sync(const SyncTask& task, Model* model, Transport* t
   if (task.skip_unchanged) {
     LOCKSTEP_ASSIGN_OR_RETURN(changed, ChangedAnywhere(views, syncs, transport));
   }
-  std::map<GroupKey, Group> groups;
+  std::map<BatchKey, Batch> batches;
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (!changed[i]) {
       counters.skipped_bytes += views[i].bytes();
       continue;
     }
-    Group& group = groups[KeyOf(*syncs[i])];
-    group.views.push_back(views[i]);
-    group.indices.push_back(i);
+    Batch& batch = batches[KeyOf(*syncs[i])];
+    batch.views.push_back(views[i]);
+    batch.indices.push_back(i);
   }
   std::vector<Transfer> transfers;
-  for (const auto& [key, group] : groups) transfers.push_back(TransferOf(key, group.views));
+  for (const auto& [key, batch] : batches) transfers.push_back(TransferOf(key, batch.views));
   LOCKSTEP_RETURN_IF_ERROR(transport->Exchange(transfers));
 
   std::vector<std::size_t> written;
   std::int64_t moved_transfers = 0;
   std::int64_t moved_bytes = 0;
-  for (const auto& [key, group] : groups) {
+  for (const auto& [key, batch] : batches) {
     // The root's tensors hold what they should already and are not written.
     const bool keeps = key.operation == Operation::kBroadcast && key.root == transport->rank();
-    if (!keeps) written.insert(written.end(), group.indices.begin(), group.indices.end());
-    const std::int64_t bytes = BytesOf(group.views);
+    if (!keeps) written.insert(written.end(), batch.indices.begin(), batch.indices.end());
+    const std::int64_t bytes = BytesOf(batch.views);
     moved_bytes += bytes;
     moved_transfers += bytes > 0 ? 1 : 0;
   }

@@ -95,8 +95,8 @@ TEST(BufferSync, MovesEveryBitAndLeavesWhatIsNotSelected) {
     EXPECT_TRUE(std::signbit(mean[1]));
     EXPECT_EQ(Batches(world->model(rank)), (Ints{101}));
     EXPECT_EQ(Cache(world->model(rank))[0], rank * 2.0);
-    EXPECT_EQ(world->engine(rank).stats().syncs, 1);
-    EXPECT_EQ(world->engine(rank).stats().synced_bytes, 2 * 4 + 8);
+    EXPECT_EQ(world->engine(rank).stats().sync.syncs, 1);
+    EXPECT_EQ(world->engine(rank).stats().sync.bytes, 2 * 4 + 8);
   });
 }
 
@@ -152,6 +152,196 @@ TEST(BufferSync, RunsOnceForACommandWhateverThePolicySays) {
   });
 }
 
+TEST(BufferSync, TreatsEachBufferByTheFirstRuleThatMatches) {
+  SyncPolicy policy = Quiet();
+  policy.schedule.every_forwards = 1;
+  policy.rules = {{.pattern = "**.num_batches_tracked", .operation = Operation::kSum},
+                  {.pattern = "bn.*", .operation = Operation::kMean},
+                  {.pattern = "**", .operation = Operation::kNone}};
+  SyncedWorld world(3, policy);
+  world->Run([&](int rank) {
+    LOCKSTEP_ASSERT_OK(world->engine(rank).BeforeForward());
+    EXPECT_EQ(Mean(world->model(rank)), (Floats{1, -1}));
+    EXPECT_EQ(Batches(world->model(rank)), (Ints{303}));
+    EXPECT_EQ(Cache(world->model(rank))[0], rank * 2.0);
+  });
+}
+
+TEST(BufferSync, IsOneExchangeWithOneTransferForEachOperationAndRoot) {
+  SyncPolicy policy = Quiet();
+  policy.schedule.every_forwards = 1;
+  policy.rules = {{.pattern = "bn.running_mean", .root = RootRank{1}},
+                  {.pattern = "cache", .operation = Operation::kMax}};
+  SyncedWorld world(2, policy);
+  world->Run([&](int rank) {
+    LOCKSTEP_ASSERT_OK(world->engine(rank).BeforeForward());
+    EXPECT_EQ(world->engine(rank).stats().sync,
+              (SyncCounters{.syncs = 1,
+                            .transfers = 3,
+                            .bytes = 8 + 8 + 16,
+                            .last_transfers = 3,
+                            .last_bytes = 32}));
+    EXPECT_EQ(Mean(world->model(rank)), (Floats{1, -1}));
+    EXPECT_EQ(Batches(world->model(rank)), (Ints{100}));
+    EXPECT_EQ(Cache(world->model(rank)), (std::vector<double>{2, 1}));
+  });
+}
+
+TEST(BufferSync, AMeanBySamplesCountsEachRankByItsSamples) {
+  SyncPolicy policy = Quiet();
+  policy.rules = {{.pattern = "bn.running_mean", .operation = Operation::kMeanBySamples},
+                  {.pattern = "**", .operation = Operation::kNone}};
+  SyncedWorld world(2, policy);
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    // No rank has samples yet: all count alike.
+    LOCKSTEP_ASSERT_OK(engine.SyncBuffers());
+    EXPECT_EQ(Mean(world->model(rank)), (Floats{0.5, -0.5}));
+    LOCKSTEP_ASSERT_OK(engine.Step({.samples = rank == 0 ? 3 : 1}));
+    world->model(rank).SetBuffer<float>("bn.running_mean", {static_cast<float>(rank * 8), 0});
+    LOCKSTEP_ASSERT_OK(engine.SyncBuffers());
+    EXPECT_EQ(Mean(world->model(rank)), (Floats{2, 0}));
+    // A rank without data since then counts for nothing, not even its NaN.
+    LOCKSTEP_ASSERT_OK(engine.Step({.samples = rank == 0 ? 0 : 5}));
+    world->model(rank).SetBuffer<float>("bn.running_mean", {rank == 0 ? std::nanf("") : 7.0f, 1});
+    LOCKSTEP_ASSERT_OK(engine.SyncBuffers());
+    EXPECT_EQ(Mean(world->model(rank)), (Floats{7, 1}));
+  });
+}
+
+TEST(BufferSync, AStartBroadcastsWhateverTheOperation) {
+  SyncPolicy policy;
+  policy.operation = Operation::kMean;
+  policy.root = RootRank{1};
+  policy.rules = {{.pattern = "**.num_batches_tracked", .operation = Operation::kSum},
+                  {.pattern = "cache", .operation = Operation::kNone}};
+  SyncedWorld world(2, policy);
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(Mean(world->model(rank)), (Floats{1, -1}));
+    EXPECT_EQ(Batches(world->model(rank)), (Ints{101}));
+    EXPECT_EQ(Cache(world->model(rank))[0], rank * 2.0);
+  }
+}
+
+TEST(BufferSync, HappensBeforeACheckpointIfAskedFor) {
+  SyncPolicy policy = Quiet();
+  policy.schedule.before_checkpoint = true;
+  SyncedWorld world(2, policy);
+  world->Run([&](int rank) {
+    LOCKSTEP_ASSERT_OK(world->engine(rank).BeforeEvaluation());
+    EXPECT_EQ(Batches(world->model(rank)), (Ints{100 + rank}));
+    LOCKSTEP_ASSERT_OK(world->engine(rank).BeforeCheckpoint());
+    EXPECT_EQ(Batches(world->model(rank)), (Ints{100}));
+  });
+}
+
+TEST(BufferSync, LeavesOutWhatNoRankHasChanged) {
+  SyncPolicy policy = Quiet();
+  policy.schedule.every_forwards = 1;
+  policy.skip_unchanged = true;
+  policy.rules = {{.pattern = "**.num_batches_tracked", .operation = Operation::kSum}};
+  SyncedWorld world(2, policy);
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    LOCKSTEP_ASSERT_OK(engine.BeforeForward());
+    EXPECT_EQ(engine.stats().sync.bytes, 32);
+    EXPECT_EQ(Batches(world->model(rank)), (Ints{201}));
+    LOCKSTEP_ASSERT_OK(engine.Step({}));
+    // Only rank 1 changes one; a sum of what is unchanged is another sum.
+    if (rank == 1) world->model(rank).SetBuffer<float>("bn.running_mean", {9, 9});
+    LOCKSTEP_ASSERT_OK(engine.BeforeForward());
+    EXPECT_EQ(engine.stats().sync.last_bytes, 8 + 8);
+    EXPECT_EQ(engine.stats().sync.skipped_bytes, 16);
+    EXPECT_EQ(Batches(world->model(rank)), (Ints{402}));
+    EXPECT_EQ(Mean(world->model(rank)), (Floats{0, 0}));
+  });
+}
+
+TEST(BufferSync, WithNothingChangedMovesNothing) {
+  SyncPolicy policy = Quiet();
+  policy.schedule.every_forwards = 1;
+  policy.skip_unchanged = true;
+  SyncedWorld world(3, policy);
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    for (int step = 0; step < 4; ++step) {
+      LOCKSTEP_ASSERT_OK(engine.BeforeForward());
+      LOCKSTEP_ASSERT_OK(engine.Step({}));
+    }
+    EXPECT_EQ(engine.stats().sync.syncs, 1);
+    EXPECT_EQ(engine.stats().sync.bytes, 32);
+    EXPECT_EQ(engine.stats().sync.skipped_bytes, 3 * 32);
+  });
+}
+
+TEST(BufferSync, ThatRanksDisagreeOnInOneTransferLeavesTheOthersUntouched) {
+  SyncPolicy policy = Quiet();
+  policy.schedule.every_forwards = 1;
+  policy.rules = {{.pattern = "late", .operation = Operation::kMax}};
+  SyncedWorld world(2, policy);
+  world->model(0).AddBuffer<float>("late", {1, 2});
+  world->model(1).AddBuffer<float>("late", {1, 2, 3});
+  world->Run([&](int rank) {
+    EXPECT_THAT(world->engine(rank).BeforeForward(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("late"), HasSubstr("float32[2]"),
+                               HasSubstr("float32[3]"))));
+    EXPECT_EQ(Batches(world->model(rank)), (Ints{100 + rank}));
+  });
+}
+
+TEST(ParameterSync, ACheckNamesTheParameterAndTheRanksOnEveryRank) {
+  SyncPolicy policy = Quiet();
+  policy.broadcast_parameters_at_start = true;
+  policy.check_parameters_every_steps = 2;
+  SyncedWorld world(3, policy);
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    LOCKSTEP_ASSERT_OK(engine.Step({}));
+    LOCKSTEP_ASSERT_OK(engine.Step({}));
+    LOCKSTEP_ASSERT_OK(engine.Step({}));
+    if (rank == 2) world->model(rank).SetFrozen("embedding", Floats(4, 9));
+    EXPECT_THAT(engine.Step({}),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("parameter 'embedding' on rank 2 differs from rank 0's")));
+  });
+}
+
+TEST(ParameterSync, ABroadcastEveryNStepsMakesThemEqualAgain) {
+  SyncPolicy policy = Quiet();
+  policy.broadcast_parameters_at_start = true;
+  policy.broadcast_parameters_every_steps = 2;
+  policy.check_parameters_every_steps = 2;
+  SyncedWorld world(2, policy);
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    LOCKSTEP_ASSERT_OK(engine.Step({}));
+    if (rank == 1) world->model(rank).SetFrozen("embedding", Floats(4, 9));
+    LOCKSTEP_EXPECT_OK(engine.Step({}));
+    EXPECT_THAT(world->model(rank).frozen("embedding"), Each(0));
+  });
+}
+
+TEST(RevisePolicy, AloneIsInForceAfterTheNextStep) {
+  VectorModel model;
+  AddTensors(model, 0);
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Engine> engine,
+                                Engine::Alone(Sgd{}, Quiet(), &model));
+  SyncPolicy revised = Quiet();
+  revised.allow_list = {"bn.*"};
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Revision revision, engine->RevisePolicy(revised, "test"));
+  EXPECT_EQ(engine->RevisePolicy(revised, "again").value(), revision);
+  EXPECT_EQ(engine->policy(), Quiet());
+  LOCKSTEP_ASSERT_OK(engine->Step({}));
+  EXPECT_EQ(engine->policy(), revised);
+  EXPECT_EQ(engine->revision(), revision);
+  revised.allow_list = {"bn.runing_mean"};
+  EXPECT_THAT(engine->RevisePolicy(revised, ""),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bn.running_mean")));
+  EXPECT_THAT(engine->RevisePolicy({.operation = Operation::kMean}, ""),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("num_batches_tracked")));
+}
+
 TEST(BufferSync, OfAModelWithoutBuffersDoesNothing) {
   ThreadedWorld world(2);
   for (int rank = 0; rank < 2; ++rank) world.model(rank).AddParameter("w", Floats(3, 1));
@@ -161,7 +351,7 @@ TEST(BufferSync, OfAModelWithoutBuffersDoesNothing) {
     LOCKSTEP_EXPECT_OK(world.engine(rank).BeforeForward());
     LOCKSTEP_EXPECT_OK(world.engine(rank).BroadcastBuffers(1));
     LOCKSTEP_EXPECT_OK(world.engine(rank).Step({}));
-    EXPECT_EQ(world.engine(rank).stats().syncs, 0);
+    EXPECT_EQ(world.engine(rank).stats().sync.syncs, 0);
     EXPECT_THAT(world.engine(rank).MeasureBufferDrift(), IsOk());
   });
 }

@@ -60,6 +60,11 @@ class VectorModel final : public Model {
       if (tensor.spec.name == name) tensor = Bytes(name, values);
     }
   }
+  void SetFrozen(const std::string& name, const std::vector<float>& values) {
+    for (Tensor& tensor : frozen_) {
+      if (tensor.spec.name == name) tensor = Bytes(name, values);
+    }
+  }
   // The next CollectGradients() returns it.
   void FailNextCollect(absl::Status status) { next_collect_ = std::move(status); }
   bool adopted() const { return adopted_; }

@@ -30,8 +30,10 @@ std::string ToJson(const TrainingReport& report) {
       {"buffer_digest", report.buffer_digest},
       {"parameter_digest", report.parameter_digest},
       {"optimizer_bytes", report.optimizer_bytes},
-      {"syncs", report.syncs},
-      {"synced_bytes", report.synced_bytes},
+      {"syncs", report.sync.syncs},
+      {"sync_transfers", report.sync.transfers},
+      {"synced_bytes", report.sync.bytes},
+      {"skipped_bytes", report.sync.skipped_bytes},
       {"revision", report.revision},
   };
   for (const auto& [step, accuracy, loss] : report.evaluations) {

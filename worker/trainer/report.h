@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/protocol/messages.h"
 
 namespace lockstep {
 
@@ -46,8 +47,7 @@ struct TrainingReport {
   std::string buffer_digest;     // over all buffers at the end
   std::string parameter_digest;  // over all parameters at the end
   std::int64_t optimizer_bytes = 0;
-  std::int64_t syncs = 0;
-  std::int64_t synced_bytes = 0;
+  SyncCounters sync;
   std::int64_t revision = 0;  // in force at the end
 
   double images_per_second() const { return seconds > 0 ? images / seconds : 0; }

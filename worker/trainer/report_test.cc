@@ -28,8 +28,7 @@ TEST(Report, HoldsEveryFigureUnderItsName) {
       .buffer_digest = "00ff",
       .parameter_digest = "ff00",
       .optimizer_bytes = 8,
-      .syncs = 3,
-      .synced_bytes = 300,
+      .sync = {.syncs = 3, .transfers = 4, .bytes = 300, .skipped_bytes = 7},
       .revision = 2,
   };
   EXPECT_EQ(nlohmann::json::parse(ToJson(report)), nlohmann::json::parse(R"({
@@ -40,7 +39,8 @@ TEST(Report, HoldsEveryFigureUnderItsName) {
     "drift": [{"step": 5, "largest": 0.25, "buffer": "bn.running_mean"}],
     "switches": [{"revision": 2, "log_number": 1, "effective_step": 7}],
     "buffer_digest": "00ff", "parameter_digest": "ff00", "optimizer_bytes": 8,
-    "syncs": 3, "synced_bytes": 300, "revision": 2})"));
+    "syncs": 3, "sync_transfers": 4, "synced_bytes": 300, "skipped_bytes": 7,
+    "revision": 2})"));
 }
 
 TEST(WriteFile, ReplacesTheFileOrSaysWhyNot) {

@@ -124,8 +124,7 @@ class Training {
     }
     report_.parameter_digest = DigestOf(classifier_->Tensors()->Parameters());
     report_.optimizer_bytes = stats.optimizer_bytes;
-    report_.syncs = stats.syncs;
-    report_.synced_bytes = stats.synced_bytes;
+    report_.sync = stats.sync;
     report_.revision = session_->revision().value();
     return report_;
   }
@@ -173,7 +172,6 @@ class Training {
     session_->Report(phase,
                      {{"loss", loss_},
                       {"images_per_second", seconds > 0 ? report_.images / seconds : 0},
-                      {"synced_bytes", static_cast<double>(session_->stats().synced_bytes)},
                       {"revision", static_cast<double>(session_->revision().value())}});
   }
 
