@@ -13,6 +13,7 @@ namespace {
 
 // Of the text that explains a disagreement; more is cut off.
 constexpr std::int64_t kMaxLayoutBytes = 64 << 20;
+constexpr std::size_t kLineOverheadBytes = 16;  // at most
 // Of one arena; keeps bytes within 63 bits.
 constexpr std::int64_t kMaxArenaElements = std::int64_t{1} << 48;
 
@@ -47,7 +48,7 @@ absl::Status CheckedTransport::Exchange(std::span<const Transfer> transfers) {
   LOCKSTEP_RETURN_IF_ERROR(BeginOperation());
   if (absl::Status s = CheckViews(transfers); !s.ok()) return Fail(std::move(s));
   const Call call = {.kind = CallKind::kExchange, .layout = DigestOf(transfers)};
-  LOCKSTEP_RETURN_IF_ERROR(Meet(call, [&] { return LinesOf(transfers); }).status());
+  LOCKSTEP_RETURN_IF_ERROR(Meet(call, [&] { return LayoutsOf(transfers); }).status());
   absl::Status valid = CheckManner(transfers, world_size());
   if (valid.ok()) valid = CheckPlaces(transfers);
   if (!valid.ok()) return Refuse(std::move(valid));
@@ -76,7 +77,7 @@ absl::StatusOr<Arena> CheckedTransport::Allocate(ArenaUse use, std::int64_t elem
                .argument = static_cast<std::int32_t>(use),
                .layout = static_cast<std::uint64_t>(elements)};
   const auto lines = [&] {
-    return std::vector<LayoutLine>{{"arena", absl::StrCat("float32[", elements, "]")}};
+    return Layouts{{{"arena", absl::StrCat("float32[", elements, "]")}}};
   };
   LOCKSTEP_RETURN_IF_ERROR(Meet(call, lines).status());
   if (elements < 0 || elements > kMaxArenaElements) {
@@ -112,7 +113,7 @@ absl::Status CheckedTransport::ReduceToOwners(const Arena& gradients,
   const std::vector<LayoutLine> lines = LinesOf(index, shards);
   const Call call = {
       .kind = CallKind::kReduceToOwners, .layout = LinesDigest(lines), .weight = weight};
-  absl::StatusOr<std::vector<Call>> calls = Meet(call, [&] { return lines; });
+  absl::StatusOr<std::vector<Call>> calls = Meet(call, [&] { return Layouts{lines}; });
   if (!calls.ok()) return calls.status();
   absl::Status valid = CheckShards(gradients, shards);
   if (valid.ok() && gradients.shared) {
@@ -130,7 +131,7 @@ absl::Status CheckedTransport::BroadcastFromOwners(const Arena& parameters,
   LOCKSTEP_RETURN_IF_ERROR(BeginOperation());
   const std::vector<LayoutLine> lines = LinesOf(ArenaIndex(parameters), shards);
   const Call call = {.kind = CallKind::kBroadcastFromOwners, .layout = LinesDigest(lines)};
-  LOCKSTEP_RETURN_IF_ERROR(Meet(call, [&] { return lines; }).status());
+  LOCKSTEP_RETURN_IF_ERROR(Meet(call, [&] { return Layouts{lines}; }).status());
   if (absl::Status s = CheckShards(parameters, shards); !s.ok()) return Refuse(std::move(s));
   // Owners wrote for all, and all have met: nothing is left to move.
   if (parameters.shared || world_size() == 1) return absl::OkStatus();
@@ -140,7 +141,7 @@ absl::Status CheckedTransport::BroadcastFromOwners(const Arena& parameters,
 absl::StatusOr<Agreement> CheckedTransport::Agree(const ControlWord& mine) {
   LOCKSTEP_RETURN_IF_ERROR(BeginOperation());
   absl::StatusOr<std::vector<Call>> calls =
-      Meet({.kind = CallKind::kAgree, .word = mine}, [] { return std::vector<LayoutLine>(); });
+      Meet({.kind = CallKind::kAgree, .word = mine}, [] { return Layouts(); });
   if (!calls.ok()) return calls.status();
   std::vector<ControlWord> words;
   for (const Call& call : *calls) words.push_back(call.word);
@@ -177,36 +178,53 @@ absl::Status CheckedTransport::BeginOperation() {
                                          "; a new epoch makes a new one"));
 }
 
-absl::StatusOr<std::vector<Call>> CheckedTransport::Meet(const Call& mine, const Lines& lines) {
+absl::StatusOr<std::vector<Call>> CheckedTransport::Meet(
+    const Call& mine, const std::function<Layouts()>& layouts) {
   absl::StatusOr<std::vector<Call>> calls = ExchangeCalls(mine);
   if (!calls.ok()) return Fail(calls.status());
   if (absl::Status s = CompareCalls(*calls, group_.members); !s.ok()) return Refuse(std::move(s));
-  if (!SameLayout(*calls)) return ExplainLayouts(mine.kind, lines());
+  if (!SameLayout(*calls)) return ExplainLayouts(mine.kind, layouts());
   return calls;
 }
 
-absl::Status CheckedTransport::ExplainLayouts(CallKind kind,
-                                              const std::vector<LayoutLine>& lines) {
-  std::string mine = EncodeLayout(std::span(lines));
-  mine.resize(std::min<std::size_t>(mine.size(), kMaxLayoutBytes));
+absl::Status CheckedTransport::ExplainLayouts(CallKind kind, const Layouts& layouts) {
+  std::string difference;
+  for (const std::vector<LayoutLine>& lines : layouts) {
+    absl::StatusOr<std::string> compared = CompareLayouts(lines);
+    if (!compared.ok()) return Fail(compared.status());
+    difference = *std::move(compared);
+    if (!difference.empty()) break;
+  }
+  if (difference.empty()) difference = "their digests; do all ranks run the same build?";
+  return Refuse(absl::InvalidArgumentError(
+      absl::StrCat("ranks disagree on the ", CallName(kind), ": ", difference)));
+}
+
+absl::StatusOr<std::string> CheckedTransport::CompareLayouts(
+    const std::vector<LayoutLine>& lines) {
+  std::size_t kept = 0;
+  std::size_t bytes = 0;
+  for (const LayoutLine& line : lines) {
+    bytes += line.name.size() + line.view.size() + kLineOverheadBytes;
+    if (static_cast<std::int64_t>(bytes) > kMaxLayoutBytes) break;
+    ++kept;
+  }
+  const std::string mine = EncodeLayout(std::span(lines).first(kept));
   std::vector<std::string> layouts(world_size());
   for (int r = 0; r < world_size(); ++r) {
     std::int64_t size = static_cast<std::int64_t>(mine.size());
     const TensorView size_view = BytesView(&size, sizeof(size));
-    if (absl::Status s = MoveBroadcast(std::span(&size_view, 1), r); !s.ok()) return Fail(s);
+    LOCKSTEP_RETURN_IF_ERROR(MoveBroadcast(std::span(&size_view, 1), r));
     if (size < 0 || size > kMaxLayoutBytes) {
-      return Fail(absl::InternalError(absl::StrCat(MemberText(group_.members, r),
-                                                   " sent a layout of ", size, " bytes")));
+      return absl::InternalError(absl::StrCat(MemberText(group_.members, r),
+                                              " sent a layout of ", size, " bytes"));
     }
     layouts[r] = r == rank() ? mine : std::string(size, '\0');
     if (size == 0) continue;
     const TensorView text_view = BytesView(layouts[r].data(), size);
-    if (absl::Status s = MoveBroadcast(std::span(&text_view, 1), r); !s.ok()) return Fail(s);
+    LOCKSTEP_RETURN_IF_ERROR(MoveBroadcast(std::span(&text_view, 1), r));
   }
-  std::string difference = DescribeDisagreement(layouts, group_.members);
-  if (difference.empty()) difference = "their digests; do all ranks run the same build?";
-  return Refuse(absl::InvalidArgumentError(
-      absl::StrCat("ranks disagree on the ", CallName(kind), ": ", difference)));
+  return DescribeDisagreement(layouts, group_.members);
 }
 
 absl::Status CheckedTransport::Fail(absl::Status error) {
@@ -260,22 +278,20 @@ std::uint64_t CheckedTransport::DigestOf(std::span<const Transfer> transfers) co
   return digester.Finish();
 }
 
-// The tensors of all transfers, and then the transfers, so that a difference is told
-// by a tensor where it shows in one.
-std::vector<LayoutLine> CheckedTransport::LinesOf(std::span<const Transfer> transfers) const {
-  std::vector<LayoutLine> lines;
-  std::vector<LayoutLine> ends;
+// The tensors of all transfers; where they agree, the transfers.
+CheckedTransport::Layouts CheckedTransport::LayoutsOf(
+    std::span<const Transfer> transfers) const {
+  Layouts layouts(2);
   for (const Transfer& transfer : transfers) {
     const std::string manner = absl::StrCat(" by ", MannerText(transfer));
     for (const TensorView& view : transfer.views) {
-      lines.push_back(
+      layouts[0].push_back(
           {view.spec.name, absl::StrCat(view.spec.ToString(), SharedPlace(view), manner)});
     }
-    ends.push_back({absl::StrCat("(all of transfer ", ends.size() + 1, ")"),
-                    absl::StrCat(transfer.views.size(), " tensors", manner)});
+    layouts[1].push_back({absl::StrCat("(transfer ", layouts[1].size() + 1, ")"),
+                          absl::StrCat(transfer.views.size(), " tensors", manner)});
   }
-  lines.insert(lines.end(), ends.begin(), ends.end());
-  return lines;
+  return layouts;
 }
 
 std::vector<LayoutLine> CheckedTransport::LinesOf(int arena,

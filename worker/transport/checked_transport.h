@@ -74,12 +74,16 @@ class CheckedTransport : public Transport {
   virtual void Interrupt(const absl::Status& why) = 0;
 
  private:
-  using Lines = std::function<std::vector<LayoutLine>()>;
+  // What ranks may disagree on; a later list only if they agree on the ones before.
+  using Layouts = std::vector<std::vector<LayoutLine>>;
 
   absl::Status BeginOperation();
-  // Exchanges and compares; `lines` are made only where layouts differ.
-  absl::StatusOr<std::vector<Call>> Meet(const Call& mine, const Lines& lines);
-  absl::Status ExplainLayouts(CallKind kind, const std::vector<LayoutLine>& lines);
+  // Exchanges and compares; `layouts` are made only where they differ.
+  absl::StatusOr<std::vector<Call>> Meet(const Call& mine,
+                                         const std::function<Layouts()>& layouts);
+  absl::Status ExplainLayouts(CallKind kind, const Layouts& layouts);
+  // The ranks' difference in one list, "" if there is none.
+  absl::StatusOr<std::string> CompareLayouts(const std::vector<LayoutLine>& lines);
   // An error that this rank alone knows of: peers are told.
   absl::Status Fail(absl::Status error);
   // An error that every rank makes by itself.
@@ -91,7 +95,7 @@ class CheckedTransport : public Transport {
   // Where a view lies in memory that all ranks share, or "".
   std::string SharedPlace(const TensorView& view) const;
   std::uint64_t DigestOf(std::span<const Transfer> transfers) const;
-  std::vector<LayoutLine> LinesOf(std::span<const Transfer> transfers) const;
+  Layouts LayoutsOf(std::span<const Transfer> transfers) const;
   std::vector<LayoutLine> LinesOf(int arena, std::span<const Shard> shards) const;
   absl::Status CheckPlaces(std::span<const Transfer> transfers) const;
   absl::Status CheckShards(const Arena& arena, std::span<const Shard> shards) const;
