@@ -52,13 +52,13 @@ Tensors OneOfEachDType(std::uint64_t seed) {
 }
 
 std::vector<Bytes> ExpectedOf(ReduceOp op, const std::vector<double>& weights,
-                              const std::vector<Tensors>& ranks) {
-  std::vector<Bytes> expected = ranks[0].bytes();
+                              const std::vector<const Tensors*>& ranks) {
+  std::vector<Bytes> expected = ranks[0]->bytes();
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    const TensorView& view = ranks[0].views()[i];
+    const TensorView& view = ranks[0]->views()[i];
     std::vector<Bytes> sources;
-    for (const Tensors& rank : ranks) {
-      const std::byte* data = rank.bytes()[i].data();
+    for (const Tensors* rank : ranks) {
+      const std::byte* data = rank->bytes()[i].data();
       sources.emplace_back(data, data + view.bytes());
     }
     const Bytes reduced = NaiveReduce(view.spec.dtype, op, weights, sources);

@@ -27,6 +27,10 @@ inline constexpr int kLarge = 5'000'003;
 // Each with a guard behind it that must not change.
 class Tensors {
  public:
+  Tensors() = default;
+  Tensors(Tensors&&) = default;  // the views stay valid
+  Tensors& operator=(Tensors&&) = default;
+
   // The bytes are drawn from `seed`.
   void Add(const std::string& name, DType dtype, std::vector<std::int64_t> shape,
            std::uint64_t seed);
@@ -57,7 +61,7 @@ Tensors OneOfEachDType(std::uint64_t seed);
 
 // What an all-reduce must make of the ranks' tensors, guards included.
 std::vector<Bytes> ExpectedOf(ReduceOp op, const std::vector<double>& weights,
-                              const std::vector<Tensors>& ranks);
+                              const std::vector<const Tensors*>& ranks);
 
 // Values with a wide range of magnitudes, so that the order of a sum shows.
 void FillFloats(std::span<float> values, std::uint64_t seed);
