@@ -29,8 +29,12 @@ class Attendance::Sink final : public MessageSink {
   const std::int64_t stream_;
 };
 
-Attendance::Attendance(const Hello& hello, std::unique_ptr<StreamDialer> dialer)
-    : job_(hello.job), state_(hello), dialer_(std::move(dialer)) {
+Attendance::Attendance(const Hello& hello, std::unique_ptr<StreamDialer> dialer,
+                       std::unique_ptr<PolicyWriter> policies)
+    : job_(hello.job),
+      policies_(std::move(policies)),
+      state_(hello),
+      dialer_(std::move(dialer)) {
   Step(Attend{});
   thread_ = std::thread([this] { Run(); });
 }
@@ -122,8 +126,20 @@ std::vector<ControlEntry> Attendance::EntriesAfter(LogNumber after) {
 }
 
 void Attendance::ReportProgress(std::int64_t step, Phase phase,
-                                const std::map<std::string, double>& metrics) {
-  Step(ProgressMade{step, phase, metrics});
+                                const std::map<std::string, double>& metrics,
+                                const SyncCounters& sync) {
+  Step(ProgressMade{step, phase, metrics, sync});
+}
+
+absl::StatusOr<Revision> Attendance::RevisePolicy(const SyncPolicy& policy,
+                                                  const std::string& reason,
+                                                  absl::Duration timeout) {
+  {
+    MutexLock lock(&mu_);
+    if (state_.over()) return state_.end();
+  }
+  // Not under the lock: it waits, and the link's thread goes on meanwhile.
+  return policies_->Revise(policy, reason, timeout);
 }
 
 void Attendance::ReportApplied(LogNumber number, std::int64_t step) {

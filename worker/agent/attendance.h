@@ -1,4 +1,4 @@
-// Attendance: a CoordinatorLink over message streams.
+// Attendance: a CoordinatorLink over message streams and a policy writer.
 //
 // The shell around AttendanceState: it owns the thread that dials, sends and
 // beats, and the waits. Knows neither gRPC nor protos.
@@ -26,13 +26,15 @@
 #include "worker/agent/attendance_state.h"
 #include "worker/agent/coordinator_link.h"
 #include "worker/agent/message_stream.h"
+#include "worker/agent/policy_writer.h"
 
 namespace lockstep {
 
 class Attendance final : public CoordinatorLink {
  public:
   // Dials at once, on the link's thread.
-  Attendance(const Hello& hello, std::unique_ptr<StreamDialer> dialer);
+  Attendance(const Hello& hello, std::unique_ptr<StreamDialer> dialer,
+             std::unique_ptr<PolicyWriter> policies);
   // Without Leave() before, the coordinator sees a broken stream.
   ~Attendance() override;
 
@@ -50,7 +52,11 @@ class Attendance final : public CoordinatorLink {
   absl::Status AwaitStart(const Ready& ready, absl::Duration timeout) override;
   std::vector<ControlEntry> EntriesAfter(LogNumber after) override;
   void ReportProgress(std::int64_t step, Phase phase,
-                      const std::map<std::string, double>& metrics) override;
+                      const std::map<std::string, double>& metrics,
+                      const SyncCounters& sync) override;
+  // Errors besides: once the link has ended, why it did; nobody was asked.
+  absl::StatusOr<Revision> RevisePolicy(const SyncPolicy& policy, const std::string& reason,
+                                        absl::Duration timeout) override;
   void ReportApplied(LogNumber number, std::int64_t step) override;
   void OnAbort(std::function<void(const absl::Status&)> callback) override;
   void Leave(const absl::Status& why) override;
@@ -71,6 +77,7 @@ class Attendance final : public CoordinatorLink {
 
   const RealClock clock_;
   const std::string job_;
+  const std::unique_ptr<PolicyWriter> policies_;
 
   Mutex mu_;
   CondVar changed_;  // the state, what is pending, the callback, or stop_

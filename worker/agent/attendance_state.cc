@@ -216,7 +216,7 @@ AttendanceEffects AttendanceState::On(MonoTime now, const TimePassed&) {
 }
 
 Heartbeat AttendanceState::NewHeartbeat() const {
-  return {LastingEpoch(), progress_.step, progress_.phase, progress_.metrics};
+  return {LastingEpoch(), progress_.step, progress_.phase, progress_.metrics, progress_.sync};
 }
 
 AttendanceEffects AttendanceState::Hear(MonoTime now, const Welcome& welcome) {

@@ -62,6 +62,7 @@ struct ProgressMade {
   std::int64_t step = 0;
   Phase phase = Phase::kUnspecified;
   std::map<std::string, double> metrics;
+  SyncCounters sync;
 };
 struct EntryApplied {
   LogNumber number;

@@ -23,7 +23,7 @@ std::string ToText(const Hello& m) {
 }
 std::string ToText(const Heartbeat& m) {
   return absl::StrCat("Heartbeat epoch=", m.epoch.value(), " step=", m.step,
-                      " metrics=", m.metrics.size());
+                      " metrics=", m.metrics.size(), " syncs=", m.sync.syncs);
 }
 std::string ToText(const Endpoint& m) {
   return absl::StrCat("Endpoint epoch=", m.epoch.value(), " ", m.bytes);
@@ -120,7 +120,7 @@ TEST(AttendanceState, FollowsAnEpochFromHelloToLeave) {
   EXPECT_FALSE(s.state().attending());
   EXPECT_EQ(s.Hear(WelcomeOf(1)), "");
   EXPECT_TRUE(s.state().attending());
-  EXPECT_EQ(s.Wake(), "Heartbeat epoch=0 step=0 metrics=0");
+  EXPECT_EQ(s.Wake(), "Heartbeat epoch=0 step=0 metrics=0 syncs=0");
   EXPECT_EQ(s.UntilWake(), absl::Seconds(1));
 
   EXPECT_FALSE(s.state().TakeProposal().has_value());
@@ -139,13 +139,13 @@ TEST(AttendanceState, FollowsAnEpochFromHelloToLeave) {
   s.Hear(EntriesOf({6}));
   EXPECT_EQ(s.Log(5), Numbers{6});
   EXPECT_EQ(s.Do(EntryApplied{LogNumber(6), 41}), "Applied epoch=3 log=6 step=41");
-  EXPECT_EQ(s.Do(ProgressMade{42, Phase::kTraining, {{"loss", 0.5}}}), "");
-  EXPECT_EQ(s.Wake(), "Heartbeat epoch=3 step=42 metrics=1");
+  EXPECT_EQ(s.Do(ProgressMade{42, Phase::kTraining, {{"loss", 0.5}}, {.syncs = 9}}), "");
+  EXPECT_EQ(s.Wake(), "Heartbeat epoch=3 step=42 metrics=1 syncs=9");
 
   // The steps since the last heartbeat are told before it leaves.
-  s.Do(ProgressMade{43, Phase::kTraining, {}});
+  s.Do(ProgressMade{43, Phase::kTraining, {}, {.syncs = 10}});
   EXPECT_EQ(s.Do(Leaving{absl::OkStatus()}),
-            "Heartbeat epoch=3 step=43 metrics=0; Leave epoch=3 OK; close");
+            "Heartbeat epoch=3 step=43 metrics=0 syncs=10; Leave epoch=3 OK; close");
   EXPECT_FALSE(s.state().over());
   EXPECT_EQ(s.End(absl::OkStatus()), "drop");
   EXPECT_THAT(s.state().end(), StatusIs(absl::StatusCode::kCancelled, HasSubstr("left")));
@@ -401,11 +401,11 @@ TEST(AttendanceState, KeepsWithinItsBounds) {
   s.Join(1, 0);
   std::map<std::string, double> metrics;
   const std::string too_long(129, 'x');
-  s.Do(ProgressMade{1, Phase::kTraining, {{"", 1}, {"loss", 1}, {too_long, 1}, {"\n", 1}}});
-  EXPECT_EQ(s.Wake(), "Heartbeat epoch=1 step=1 metrics=1");
+  s.Do(ProgressMade{1, Phase::kTraining, {{"", 1}, {"loss", 1}, {too_long, 1}, {"\n", 1}}, {}});
+  EXPECT_EQ(s.Wake(), "Heartbeat epoch=1 step=1 metrics=1 syncs=0");
   for (int i = 0; i < 100; ++i) metrics[absl::StrCat("m", i)] = i;
-  s.Do(ProgressMade{1, Phase::kTraining, metrics});
-  EXPECT_EQ(s.Wake(), "Heartbeat epoch=1 step=1 metrics=32");
+  s.Do(ProgressMade{1, Phase::kTraining, metrics, {}});
+  EXPECT_EQ(s.Wake(), "Heartbeat epoch=1 step=1 metrics=32 syncs=0");
 
   // A log that is applied as it comes has no end.
   int number = 0;

@@ -118,6 +118,25 @@ class ManualCoordinator {
   bool end_on_close_ = false;
 };
 
+// A policy writer that answers what a test says, and holds what it was asked.
+class ManualPolicies final : public PolicyWriter {
+ public:
+  struct Asked {
+    SyncPolicy policy;
+    std::string reason;
+    absl::Duration timeout;
+  };
+
+  absl::StatusOr<Revision> Revise(const SyncPolicy& policy, const std::string& reason,
+                                  absl::Duration timeout) override {
+    asked.push_back({policy, reason, timeout});
+    return answer;
+  }
+
+  absl::StatusOr<Revision> answer = Revision(1);
+  std::vector<Asked> asked;
+};
+
 class AttendanceTest : public testing::Test {
  protected:
   // Attends, with the heartbeats far apart.
@@ -135,8 +154,10 @@ class AttendanceTest : public testing::Test {
   }
 
   ManualCoordinator coordinator_;
+  ManualPolicies* const policies_ = new ManualPolicies();  // the link's
   Attendance link_{{.job = "j", .worker = "b", .incarnation = Incarnation(7)},
-                   std::make_unique<ManualCoordinator::Dialer>(&coordinator_)};
+                   std::make_unique<ManualCoordinator::Dialer>(&coordinator_),
+                   std::unique_ptr<PolicyWriter>(policies_)};
 };
 
 TEST_F(AttendanceTest, JoinsAnEpochAndStarts) {
@@ -183,6 +204,33 @@ TEST_F(AttendanceTest, EachWaitSaysWhatItWaitedFor) {
   EXPECT_THAT(link_.AwaitStart({.epoch = Epoch(3)}, kShort),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        HasSubstr("the coordinator cannot be reached: connection reset")));
+}
+
+TEST_F(AttendanceTest, APolicyRevisionIsAskedForAndItsAnswerHandedOn) {
+  Attend();
+  const SyncPolicy policy = {.ignore_list = {"ema.**"}};
+  policies_->answer = Revision(4);
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Revision revision,
+                                link_.RevisePolicy(policy, "EMA drifts on purpose", kShort));
+  EXPECT_EQ(revision, Revision(4));
+  ASSERT_EQ(policies_->asked.size(), 1u);
+  EXPECT_EQ(policies_->asked[0].policy, policy);
+  EXPECT_EQ(policies_->asked[0].reason, "EMA drifts on purpose");
+  EXPECT_EQ(policies_->asked[0].timeout, kShort);
+
+  policies_->answer = absl::InvalidArgumentError("'ema.**' matches no buffer");
+  EXPECT_THAT(link_.RevisePolicy(policy, "", kShort),
+              StatusIs(absl::StatusCode::kInvalidArgument, "'ema.**' matches no buffer"));
+}
+
+TEST_F(AttendanceTest, AWorkerThatIsOutOfTheJobRevisesNothing) {
+  coordinator_.Next<Hello>();
+  coordinator_.End(absl::NotFoundError("no such job"));
+  EXPECT_THAT(link_.RevisePolicy({}, "", kShort),
+              StatusIs(absl::StatusCode::kNotFound, "no such job"));
+  link_.Leave(absl::OkStatus());
+  EXPECT_FALSE(link_.RevisePolicy({}, "", kShort).ok());
+  EXPECT_TRUE(policies_->asked.empty());
 }
 
 TEST_F(AttendanceTest, RefusesAnEndpointThatIsTooLarge) {
@@ -278,7 +326,7 @@ TEST_F(AttendanceTest, TrainingGoesOnWithoutACoordinatorAndIsReportedAfterwards)
   coordinator_.End(absl::UnavailableError("connection reset"));
   EXPECT_EQ(link_.EntriesAfter(LogNumber()).size(), 1u);
   link_.ReportApplied(LogNumber(1), 8);
-  link_.ReportProgress(9, Phase::kTraining, {{"loss", 0.25}});
+  link_.ReportProgress(9, Phase::kTraining, {{"loss", 0.25}}, {.syncs = 3, .bytes = 24});
 
   const Hello hello = coordinator_.Next<Hello>();
   EXPECT_EQ(hello.epoch, Epoch(3));
@@ -291,6 +339,7 @@ TEST_F(AttendanceTest, TrainingGoesOnWithoutACoordinatorAndIsReportedAfterwards)
   EXPECT_EQ(heartbeat.epoch, Epoch(3));
   EXPECT_EQ(heartbeat.step, 9);
   EXPECT_EQ(heartbeat.metrics.at("loss"), 0.25);
+  EXPECT_EQ(heartbeat.sync, (SyncCounters{.syncs = 3, .bytes = 24}));
 }
 
 TEST_F(AttendanceTest, BeatsAtTheIntervalOfTheWelcome) {

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "worker/agent/attendance.h"
+#include "worker/agent/grpc_policy_writer.h"
 #include "worker/agent/grpc_stream.h"
 
 namespace lockstep {
@@ -28,8 +29,9 @@ absl::StatusOr<std::unique_ptr<CoordinatorLink>> ConnectToCoordinator(
     return absl::InvalidArgumentError(
         "a Hello needs the job's name, the worker's name and an incarnation (NewIncarnation())");
   }
-  auto link =
-      std::make_unique<Attendance>(hello, std::make_unique<GrpcDialer>(options.address));
+  auto link = std::make_unique<Attendance>(
+      hello, std::make_unique<GrpcDialer>(options.address),
+      std::make_unique<GrpcPolicyWriter>(options.address, hello.job, hello.worker));
   const absl::Status status = link->AwaitWelcome(options.connect_timeout);
   if (absl::IsUnavailable(status)) {
     return absl::UnavailableError(absl::StrCat("cannot reach the coordinator at ",

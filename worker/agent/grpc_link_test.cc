@@ -19,6 +19,8 @@
 #include "gtest/gtest.h"
 #include "lockstep/v1/membership.grpc.pb.h"
 #include "lockstep/v1/membership.pb.h"
+#include "lockstep/v1/policy.grpc.pb.h"
+#include "lockstep/v1/policy.pb.h"
 #include "proto/convert/convert.h"
 
 namespace lockstep {
@@ -58,16 +60,35 @@ class Conversation {
 
 using Script = std::function<grpc::Status(Conversation&)>;
 
-// A membership service on loopback: the n-th stream follows the n-th script.
+// Answers to policy updates as a test says.
+class ScriptedPolicies final : public v1::SyncPolicyService::Service {
+ public:
+  using Script = std::function<grpc::Status(const v1::UpdateSyncPolicyRequest&,
+                                            v1::UpdateSyncPolicyResponse*)>;
+
+  explicit ScriptedPolicies(Script script) : script_(std::move(script)) {}
+  grpc::Status UpdateSyncPolicy(grpc::ServerContext* context,
+                                const v1::UpdateSyncPolicyRequest* request,
+                                v1::UpdateSyncPolicyResponse* response) override {
+    return script_(*request, response);
+  }
+
+ private:
+  const Script script_;
+};
+
+// Membership on loopback: the n-th stream follows the n-th script.
 class ScriptedCoordinator final : public v1::MembershipService::Service {
  public:
-  explicit ScriptedCoordinator(std::vector<Script> scripts, int port = 0)
+  explicit ScriptedCoordinator(std::vector<Script> scripts, int port = 0,
+                               ScriptedPolicies* policies = nullptr)
       : scripts_(scripts.begin(), scripts.end()) {
     grpc::ServerBuilder builder;
     builder.AddListeningPort(absl::StrCat("127.0.0.1:", port),
                              grpc::InsecureServerCredentials(), &port_);
     builder.SetMaxReceiveMessageSize(64 << 20);
     builder.RegisterService(this);
+    if (policies != nullptr) builder.RegisterService(policies);
     server_ = builder.BuildAndStart();
   }
   ~ScriptedCoordinator() override { server_->Shutdown(std::chrono::system_clock::now()); }
@@ -211,7 +232,9 @@ TEST(GrpcLink, OutlivesARestartOfTheCoordinator) {
   const Script second = [&](Conversation& worker) {
     LOCKSTEP_EXPECT_OK(again.Post(worker.Read<Hello>()));
     worker.Say(WelcomeOf(2));
-    EXPECT_EQ(worker.Read<Heartbeat>().step, 12);
+    const Heartbeat heartbeat = worker.Read<Heartbeat>();
+    EXPECT_EQ(heartbeat.step, 12);
+    EXPECT_EQ(heartbeat.sync, (SyncCounters{.syncs = 5, .bytes = 40}));
     worker.Say(AbortEpoch{Epoch(3), absl::UnavailableError("seen")});
     worker.Read<Leave>();
     return grpc::Status::OK;
@@ -222,7 +245,7 @@ TEST(GrpcLink, OutlivesARestartOfTheCoordinator) {
   LOCKSTEP_ASSERT_OK(link->AwaitProposal(kLong).status());
   const int port = coordinator->port();
   coordinator.reset();
-  link->ReportProgress(12, Phase::kTraining, {});
+  link->ReportProgress(12, Phase::kTraining, {}, {.syncs = 5, .bytes = 40});
   coordinator = std::make_unique<ScriptedCoordinator>(std::vector<Script>{second}, port);
   ASSERT_EQ(coordinator->port(), port);
   EXPECT_EQ(again.Drain(kLong).size(), 1u);
@@ -304,6 +327,74 @@ TEST(GrpcLink, AMessageItDoesNotUnderstandEndsTheLink) {
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<CoordinatorLink> link, Connect(coordinator));
   EXPECT_THAT(link->AwaitProposal(kLong),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("does not understand")));
+}
+
+// Attends until it leaves.
+grpc::Status Stay(Conversation& worker) {
+  worker.Read<Hello>();
+  worker.Say(WelcomeOf(1));
+  worker.Read<Leave>();
+  return grpc::Status::OK;
+}
+
+TEST(GrpcLink, RevisesThePolicyInTheNameOfTheWorker) {
+  const SyncPolicy policy = {.ignore_list = {"ema.**"}, .operation = Operation::kMean};
+  ScriptedPolicies policies([&](const v1::UpdateSyncPolicyRequest& request,
+                                v1::UpdateSyncPolicyResponse* response) {
+    EXPECT_EQ(request.job(), "j");
+    EXPECT_EQ(request.author(), "b");
+    EXPECT_EQ(request.reason(), "EMA drifts on purpose");
+    EXPECT_EQ(request.etag(), "");
+    EXPECT_FALSE(request.allow_unmatched());
+    EXPECT_FALSE(request.validate_only());
+    const absl::StatusOr<SyncPolicy> sent = FromProto(request.policy());
+    EXPECT_TRUE(sent.ok() && *sent == policy);
+    response->mutable_revision()->set_revision(4);
+    return grpc::Status::OK;
+  });
+  ScriptedCoordinator coordinator({Stay}, 0, &policies);
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<CoordinatorLink> link, Connect(coordinator));
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Revision revision,
+                                link->RevisePolicy(policy, "EMA drifts on purpose", kLong));
+  EXPECT_EQ(revision, Revision(4));
+  EXPECT_THAT(link->RevisePolicy({.ignore_list = {"re:("}}, "", kLong),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ignore_list")));
+  link->Leave(absl::OkStatus());
+}
+
+TEST(GrpcLink, ARefusedPolicyRevisionComesBackAsTheCoordinatorWordsIt) {
+  ScriptedPolicies policies([](const auto&, auto*) {
+    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "'emma.**' matches no buffer");
+  });
+  ScriptedCoordinator coordinator({Stay}, 0, &policies);
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<CoordinatorLink> link, Connect(coordinator));
+  EXPECT_THAT(link->RevisePolicy({}, "", kLong),
+              StatusIs(absl::StatusCode::kInvalidArgument, "'emma.**' matches no buffer"));
+  link->Leave(absl::OkStatus());
+}
+
+TEST(GrpcLink, APolicyRevisionWithoutAnAnswerSaysWhatIsNotKnown) {
+  Mailbox<int> given_up(1);
+  ScriptedPolicies policies([&](const auto&, auto*) {
+    given_up.Drain(kLong);
+    return grpc::Status::OK;
+  });
+  auto coordinator = std::make_unique<ScriptedCoordinator>(std::vector<Script>{Stay}, 0, &policies);
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<CoordinatorLink> link,
+                                Connect(*coordinator));
+  EXPECT_THAT(link->RevisePolicy({}, "", absl::Milliseconds(50)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr(coordinator->address()), HasSubstr("within 50ms"),
+                             HasSubstr("is not known"))));
+  given_up.Close();
+  // Now it answers in time, but without the number of a revision.
+  EXPECT_THAT(link->RevisePolicy({}, "", kLong),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("of the same version")));
+  const std::string address = coordinator->address();
+  coordinator.reset();
+  EXPECT_THAT(link->RevisePolicy({}, "", kLong),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr(address), HasSubstr("is not known"))));
 }
 
 TEST(GrpcLink, AManifestOfManyTensorsFits) {

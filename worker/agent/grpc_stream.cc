@@ -13,6 +13,7 @@
 #include "lockstep/v1/membership.pb.h"
 #include "proto/convert/convert.h"
 #include "proto/convert/status_convert.h"
+#include "worker/agent/grpc_channel.h"
 
 namespace lockstep {
 namespace {
@@ -20,21 +21,6 @@ namespace {
 // Messages that wait to be written. A worker says a few in a second: this many
 // means that the connection takes none.
 constexpr std::size_t kMaxQueued = 4096;
-
-std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // A proxy that the environment names for the web does not lead to the coordinator.
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // A host that vanished without a word is noticed within 15 s. The coordinator
-  // must allow pings as often as this (GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS).
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-}
 
 // gRPC runs no reaction inside the calls that start reads and writes, so they may
 // be made under the lock. The stream holds itself open (AddHold) until reading

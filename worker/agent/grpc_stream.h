@@ -11,10 +11,6 @@
 
 namespace lockstep {
 
-// What the worker and the coordinator take as one message: a manifest of a
-// million tensors fits.
-inline constexpr int kMaxMessageBytes = 64 << 20;
-
 // Each stream has a connection of its own, so that a new one does not wait for
 // the back-off of an old one.
 class GrpcDialer final : public StreamDialer {
