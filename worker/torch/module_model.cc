@@ -76,8 +76,7 @@ absl::StatusOr<Manifest> ModuleModel::Describe() const {
       manifest.parameters.push_back({std::move(spec), parameter.tensor.requires_grad()});
     }
     for (const NamedTensor& buffer : tensors_->Buffers()) {
-      LOCKSTEP_ASSIGN_OR_RETURN(TensorSpec spec, DescribeTensor("buffer", buffer));
-      manifest.buffers.push_back(std::move(spec));
+      manifest.buffers.push_back(SpecOf(buffer));
     }
     LOCKSTEP_RETURN_IF_ERROR(Validate(manifest));
     return manifest;

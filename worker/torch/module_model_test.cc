@@ -193,7 +193,7 @@ TEST(Buffers, EveryElementTypeIsViewedByteForByte) {
       EXPECT_EQ(view.data == tensor.data_ptr(), !strided);
       // Bytes of 0 and 1 are valid in every type, also in bool.
       for (std::int64_t i = 0; i < view.bytes(); ++i) view.data[i] = std::byte(i % 2);
-      LOCKSTEP_ASSERT_OK(access->WriteBack());
+      LOCKSTEP_ASSERT_OK(access->WriteBack(AllOf(*access)));
       LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto again, model->Buffers(All));
       for (std::int64_t i = 0; i < view.bytes(); ++i) {
         ASSERT_EQ(again->views()[0].data[i], std::byte(i % 2)) << c10::toString(type);
@@ -222,7 +222,7 @@ TEST(Buffers, AnyLayoutIsStagedAndWrittenBackInPlace) {
     std::memcpy(view.data, contiguous.const_data_ptr(), view.bytes());
     const auto strides = buffers[i].tensor.strides().vec();
     const void* memory = buffers[i].tensor.const_data_ptr();
-    LOCKSTEP_ASSERT_OK(access->WriteBack());
+    LOCKSTEP_ASSERT_OK(access->WriteBack(AllOf(*access)));
     EXPECT_EQ(buffers[i].tensor.strides().vec(), strides);
     EXPECT_EQ(buffers[i].tensor.const_data_ptr(), memory);
     EXPECT_TRUE(torch::equal(buffers[i].tensor, expected)) << buffers[i].name;
@@ -251,7 +251,7 @@ TEST(Buffers, ScalarsAndEmptyTensorsTakePart) {
   EXPECT_EQ(access->views()[1].bytes(), 0);
   const std::int64_t value = 42;
   std::memcpy(access->views()[0].data, &value, sizeof(value));
-  LOCKSTEP_ASSERT_OK(access->WriteBack());
+  LOCKSTEP_ASSERT_OK(access->WriteBack(AllOf(*access)));
   EXPECT_EQ(scalar.item<std::int64_t>(), 42);
 }
 
@@ -285,7 +285,7 @@ TEST(Buffers, AGraphThatSavedABufferRefusesToUseItAfterASync) {
   const at::Tensor loss = (weight * buffer).sum();
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto access, model->Buffers(All));
   Count(*access, 0);
-  LOCKSTEP_ASSERT_OK(access->WriteBack());
+  LOCKSTEP_ASSERT_OK(access->WriteBack(AllOf(*access)));
   EXPECT_THROW(loss.backward(), c10::Error);
   // And a graph made afterwards is none the worse for it.
   (weight * buffer).sum().backward();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "absl/status/statusor.h"
 
 namespace torch::nn {
 class Module;
@@ -39,6 +40,20 @@ class NamedTensors {
 std::unique_ptr<NamedTensors> TensorsOf(torch::nn::Module& module);
 // Shares the module's attributes.
 std::unique_ptr<NamedTensors> TensorsOf(torch::jit::Module& module);
+
+// A second module next to the one that is trained.
+struct Attachment {
+  std::string prefix;
+  std::unique_ptr<NamedTensors> tensors;
+};
+
+// `own`, with all tensors of `attached` behind its buffers: of each its parameters,
+// then its buffers, named PREFIX.NAME.
+// Errors: InvalidArgument: a prefix that is not one or several dotted components of
+//   printable text, a name that is there already, or a tensor that shares memory
+//   with a trainable parameter of `own`; named.
+absl::StatusOr<std::unique_ptr<NamedTensors>> Attach(std::unique_ptr<NamedTensors> own,
+                                                     std::vector<Attachment> attached);
 
 }  // namespace lockstep
 

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <cstring>
+#include <set>
 #include <span>
 #include <string>
 #include <tuple>
@@ -12,15 +13,45 @@
 #include "ATen/ops/empty.h"
 #include "absl/strings/str_cat.h"
 #include "c10/core/GradMode.h"
+#include "c10/core/InferenceMode.h"
 #include "common/base/status_macros.h"
+#include "common/base/text.h"
 #include "worker/torch/guard.h"
 #include "worker/torch/scalar_types.h"
 
 namespace lockstep {
 namespace {
 
+// Why the tensor holds no plain values now, and what to do; empty if it does.
+std::string WhyUnfit(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "is undefined; give it a value, or do not register it";
+  if (tensor.is_quantized() || FromScalarType(tensor.scalar_type()) == DType::kUnspecified) {
+    return absl::StrCat("has element type ", c10::toString(tensor.scalar_type()),
+                        ", which cannot be synchronised; convert it to a plain type");
+  }
+  if (tensor.layout() != at::kStrided || tensor.is_nested()) {
+    return "is sparse, nested or of another layout that is not dense; use to_dense()";
+  }
+  if (tensor.is_meta()) return "is on the meta device and has no values; materialise it first";
+  if (tensor.numel() > 0 && !tensor.unsafeGetTensorImpl()->storage_initialized()) {
+    return "has no memory yet; run one forward or initialise it first";
+  }
+  return "";
+}
+
 absl::Status Unfit(absl::string_view kind, absl::string_view name, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat(kind, " '", name, "' ", why));
+  return absl::InvalidArgumentError(
+      absl::StrCat(kind, " ", Quoted(name), " ", why,
+                   kind == "buffer" ? ", or exclude it from the sync" : ""));
+}
+
+// `tensor` with one index left of each dimension along which the elements of
+// `like`, which has its shape, are one and the same (stride 0: expand() makes them).
+at::Tensor Collapse(at::Tensor tensor, const at::Tensor& like) {
+  for (std::int64_t i = 0; i < like.dim(); ++i) {
+    if (like.size(i) > 1 && like.stride(i) == 0) tensor = tensor.narrow(i, 0, 1);
+  }
+  return tensor;
 }
 
 // Whether no two elements share memory, for certain: with dimensions sorted by
@@ -46,26 +77,38 @@ bool IsPlainMemory(const at::Tensor& tensor) {
 }
 
 // Equal for two tensors exactly if they are the same elements in the same order.
+// Asks for memory to be written to: before, copy-on-write lets two tensors that
+// are not the same share it.
 using Identity =
     std::tuple<const void*, c10::ScalarType, std::vector<std::int64_t>, std::vector<std::int64_t>>;
 
 Identity IdentityOf(const at::Tensor& tensor) {
-  return {tensor.numel() == 0 ? tensor.unsafeGetTensorImpl() : tensor.const_data_ptr(),
-          tensor.scalar_type(), tensor.sizes().vec(), tensor.strides().vec()};
+  std::vector<std::int64_t> strides = tensor.strides().vec();
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.size(i) <= 1) strides[i] = 0;  // says nothing
+  }
+  return {tensor.numel() == 0 ? tensor.unsafeGetTensorImpl() : tensor.mutable_data_ptr(),
+          tensor.scalar_type(), tensor.sizes().vec(), std::move(strides)};
 }
 
 class TorchAccess final : public TensorAccess {
  public:
+  explicit TorchAccess(absl::string_view kind) : kind_(kind) {}
+
   std::span<const TensorView> views() const override { return views_; }
 
-  absl::Status WriteBack() override {
+  absl::Status WriteBack(std::span<const std::size_t> written) override {
     return GuardTorch("writing synchronised tensors back", [&] {
-      const c10::AutoGradMode no_grad(false);
-      for (const Entry& entry : entries_) {
-        if (entry.staged.defined()) {
-          entry.tensor.copy_(entry.staged);
-        } else if (!entry.tensor.is_inference()) {
-          entry.tensor.unsafeGetTensorImpl()->bump_version();
+      // Inference tensors can be written nowhere else, and the others here too.
+      const c10::InferenceMode no_autograd;
+      // All are checked before one is written.
+      for (const std::size_t i : written) LOCKSTEP_RETURN_IF_ERROR(CheckCopiesAgree(i));
+      for (const std::size_t i : written) {
+        const at::Tensor& tensor = entries_[i].tensor;
+        if (entries_[i].staged.defined()) {
+          Collapse(tensor, tensor).copy_(Collapse(entries_[i].staged, tensor));
+        } else if (!tensor.is_inference()) {
+          tensor.unsafeGetTensorImpl()->bump_version();
         }
       }
       return absl::OkStatus();
@@ -75,8 +118,7 @@ class TorchAccess final : public TensorAccess {
   void Add(TensorSpec spec, const at::Tensor& tensor) {
     Entry entry = {.tensor = tensor};
     if (!IsPlainMemory(tensor)) {
-      const c10::AutoGradMode no_grad(false);
-      entry.staged = at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
+      entry.staged = at::empty(tensor.sizes(), tensor.scalar_type());
       entry.staged.copy_(tensor);
     }
     const at::Tensor& memory = entry.staged.defined() ? entry.staged : tensor;
@@ -87,52 +129,58 @@ class TorchAccess final : public TensorAccess {
  private:
   struct Entry {
     at::Tensor tensor;
-    at::Tensor staged;  // undefined: viewed in place
+    at::Tensor staged;  // of its shape, row-major; undefined: viewed in place
   };
 
+  absl::Status CheckCopiesAgree(std::size_t i) const {
+    const at::Tensor& staged = entries_[i].staged;
+    if (!staged.defined()) return absl::OkStatus();
+    const at::Tensor part = Collapse(staged, entries_[i].tensor);
+    if (part.numel() == staged.numel()) return absl::OkStatus();
+    const at::Tensor whole = part.expand_as(staged).contiguous();
+    if (std::memcmp(whole.const_data_ptr(), staged.const_data_ptr(), staged.nbytes()) == 0) {
+      return absl::OkStatus();
+    }
+    return Unfit(kind_, views_[i].spec.name,
+                 "is expanded on this rank, one element standing for several, and cannot hold the "
+                 "different values that the sync gave them; make it contiguous() on all ranks");
+  }
+
+  const std::string kind_;
   std::vector<Entry> entries_;
   std::vector<TensorView> views_;  // one for each entry
 };
 
 }  // namespace
 
+TensorSpec SpecOf(const NamedTensor& named) {
+  if (!WhyUnfit(named.tensor).empty()) return {.name = named.name};
+  return {.name = named.name,
+          .dtype = FromScalarType(named.tensor.scalar_type()),
+          .shape = named.tensor.sizes().vec()};
+}
+
 absl::StatusOr<TensorSpec> DescribeTensor(absl::string_view kind, const NamedTensor& named) {
-  const auto& [name, tensor] = named;
-  if (!tensor.defined()) {
-    return Unfit(kind, name, "is undefined; give it a value before joining, or do not register it");
-  }
-  if (tensor.layout() != at::kStrided) {
-    return Unfit(kind, name, "is sparse; only dense tensors can take part, use to_dense()");
-  }
-  if (tensor.is_meta()) {
-    return Unfit(kind, name, "is on the meta device and has no values; materialise it first");
-  }
-  if (tensor.numel() > 0 && tensor.const_data_ptr() == nullptr) {
-    return Unfit(kind, name, "has no memory yet; run one forward or initialise it before joining");
-  }
-  const DType dtype = FromScalarType(tensor.scalar_type());
-  if (dtype == DType::kUnspecified || tensor.is_quantized()) {
-    return Unfit(kind, name,
-                 absl::StrCat("has element type ", c10::toString(tensor.scalar_type()),
-                              ", which cannot be synchronised; convert it to a plain type"));
-  }
-  return TensorSpec{.name = name, .dtype = dtype, .shape = tensor.sizes().vec()};
+  const std::string why = WhyUnfit(named.tensor);
+  if (!why.empty()) return Unfit(kind, named.name, why);
+  return SpecOf(named);
 }
 
 absl::StatusOr<std::unique_ptr<TensorAccess>> AccessTensors(absl::string_view kind,
                                                             std::vector<NamedTensor> tensors) {
   return GuardTorch(absl::StrCat("finding each ", kind),
                     [&]() -> absl::StatusOr<std::unique_ptr<TensorAccess>> {
-    auto access = std::make_unique<TorchAccess>();
-    std::map<Identity, std::string> seen;
+    auto access = std::make_unique<TorchAccess>(kind);
+    std::set<Identity> seen;
+    const c10::AutoGradMode no_grad(false);
     for (const NamedTensor& named : tensors) {
       LOCKSTEP_ASSIGN_OR_RETURN(TensorSpec spec, DescribeTensor(kind, named));
-      if (!IsFreeOfOverlap(named.tensor)) {
+      if (!IsFreeOfOverlap(Collapse(named.tensor, named.tensor))) {
         return Unfit(kind, named.name,
-                     "has elements that share memory (expanded or overlapping), so a sync could "
-                     "not write it; make it contiguous() or exclude it from the sync");
+                     "has elements that overlap in memory, so a sync could not write it; make it "
+                     "contiguous()");
       }
-      if (!seen.emplace(IdentityOf(named.tensor), named.name).second) continue;
+      if (!seen.insert(IdentityOf(named.tensor)).second) continue;
       access->Add(std::move(spec), named.tensor);
     }
     return access;

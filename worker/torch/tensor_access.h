@@ -1,7 +1,10 @@
 // Named tensors as contiguous memory: TensorAccess over LibTorch's tensors.
 //
 // A dense CPU tensor in row-major order is viewed where it is. Any other layout
-// is staged: copied to contiguous memory, and copied back by WriteBack().
+// is staged: copied to contiguous memory in the order of its indices, and copied
+// back by WriteBack(). So a view's bytes do not depend on a rank's strides.
+// An expanded tensor is staged in its full shape; WriteBack() refuses values that
+// differ where it has one element only.
 #ifndef LOCKSTEP_WORKER_TORCH_TENSOR_ACCESS_H_
 #define LOCKSTEP_WORKER_TORCH_TENSOR_ACCESS_H_
 
@@ -17,16 +20,21 @@
 
 namespace lockstep {
 
-// The manifest's words for a tensor that can take part. `kind`: "parameter" or
-// "buffer". Errors: InvalidArgument: it cannot (undefined, meta, not
-//   initialised, sparse, an element type without a word), named, with what to do.
+// The manifest's words for a tensor; without type and shape if it holds no plain
+// values now (undefined, meta, not initialised, sparse, an element type without a
+// word).
+TensorSpec SpecOf(const NamedTensor& named);
+
+// The same, for one that must hold plain values. `kind`: "parameter" or "buffer".
+// Errors: InvalidArgument: it does not, named, with what to do.
 absl::StatusOr<TensorSpec> DescribeTensor(absl::string_view kind, const NamedTensor& named);
 
 // All `tensors` in order; one that is there under a second name appears once,
-// under its first. Writes are seen by autograd: a graph that saved a tensor
-// before it was written back refuses to go backward through it.
-// Errors: InvalidArgument: as DescribeTensor(); or elements of one tensor share
-//   memory (expanded), so that it could not take different values.
+// under its first. Writes are as in-place ones without gradient: requires_grad and
+// grad_fn stay, and a graph that saved a tensor before it was written back refuses
+// to go backward through it.
+// Errors: InvalidArgument: as DescribeTensor(); or elements of one tensor overlap
+//   otherwise than by expand(), as in a sliding window.
 absl::StatusOr<std::unique_ptr<TensorAccess>> AccessTensors(absl::string_view kind,
                                                             std::vector<NamedTensor> tensors);
 
