@@ -1,6 +1,7 @@
 #include "client/client.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr int kMaxMessageBytes = 64 << 20;
 constexpr int kMaxPages = 100'000;
+constexpr int kPreviewPageSize = 10'000;
 
 grpc::ChannelArguments ChannelSettings() {
   grpc::ChannelArguments settings;
@@ -155,9 +157,11 @@ absl::StatusOr<v1::GetShardPlanResponse> Client::GetShardPlan(const std::string&
 }
 
 absl::StatusOr<v1::SyncPolicyRevision> Client::GetSyncPolicy(const std::string& job,
+                                                             std::int64_t revision,
                                                              const CallOptions& options) {
   v1::GetSyncPolicyRequest request;
   request.set_job(job);
+  request.set_revision(revision);
   LOCKSTEP_ASSIGN_OR_RETURN(v1::GetSyncPolicyResponse response,
                             impl_->Call(impl_->policies(),
                                         &v1::SyncPolicyService::Stub::GetSyncPolicy, request,
@@ -172,6 +176,31 @@ absl::StatusOr<v1::SyncPolicyRevision> Client::UpdateSyncPolicy(
                                         &v1::SyncPolicyService::Stub::UpdateSyncPolicy, request,
                                         options));
   return std::move(*response.mutable_revision());
+}
+
+absl::StatusOr<v1::PreviewSyncPolicyResponse> Client::PreviewSyncPolicy(
+    const v1::PreviewSyncPolicyRequest& request, const CallOptions& options) {
+  v1::PreviewSyncPolicyRequest page_request = request;
+  page_request.set_page_size(kPreviewPageSize);
+  page_request.clear_page_token();
+  std::optional<v1::PreviewSyncPolicyResponse> all;
+  for (int page = 0; page < kMaxPages; ++page) {
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        v1::PreviewSyncPolicyResponse response,
+        impl_->Call(impl_->policies(), &v1::SyncPolicyService::Stub::PreviewSyncPolicy,
+                    page_request, options));
+    page_request.set_page_token(response.next_page_token());
+    if (!all) {
+      all = std::move(response);
+    } else {
+      for (v1::BufferPreview& buffer : *response.mutable_buffers()) {
+        *all->add_buffers() = std::move(buffer);
+      }
+    }
+    if (page_request.page_token().empty()) break;
+  }
+  all->clear_next_page_token();
+  return *std::move(all);
 }
 
 absl::StatusOr<std::vector<v1::SyncPolicyRevision>> Client::ListSyncPolicyRevisions(

@@ -43,10 +43,16 @@ class Client {
   absl::StatusOr<v1::GetShardPlanResponse> GetShardPlan(const std::string& job,
                                                         const CallOptions& options = {});
 
+  // `revision` 0 is the newest.
   absl::StatusOr<v1::SyncPolicyRevision> GetSyncPolicy(const std::string& job,
+                                                       std::int64_t revision = 0,
                                                        const CallOptions& options = {});
   absl::StatusOr<v1::SyncPolicyRevision> UpdateSyncPolicy(
       const v1::UpdateSyncPolicyRequest& request, const CallOptions& options = {});
+  // The buffers of all pages, whatever the page of the request; the deadline
+  // holds for each.
+  absl::StatusOr<v1::PreviewSyncPolicyResponse> PreviewSyncPolicy(
+      const v1::PreviewSyncPolicyRequest& request, const CallOptions& options = {});
   // The newest `limit` revisions, newest first.
   absl::StatusOr<std::vector<v1::SyncPolicyRevision>> ListSyncPolicyRevisions(
       const std::string& job, int limit, const CallOptions& options = {});

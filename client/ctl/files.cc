@@ -1,11 +1,19 @@
 #include "client/ctl/files.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstddef>
+#include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <iostream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "google/protobuf/util/json_util.h"
+#include "client/ctl/policy_text.h"
+#include "common/base/status_macros.h"
 
 namespace lockstep {
 namespace {
@@ -14,7 +22,7 @@ constexpr std::size_t kMaxFileBytes = 4 << 20;
 
 }  // namespace
 
-absl::Status ReadJson(const std::string& path, google::protobuf::Message* message) {
+absl::StatusOr<std::string> ReadText(const std::string& path) {
   std::ifstream file;
   if (path != "-") file.open(path);
   std::istream& in = path == "-" ? std::cin : file;
@@ -27,11 +35,41 @@ absl::Status ReadJson(const std::string& path, google::protobuf::Message* messag
     return absl::InvalidArgumentError(
         absl::StrCat(path, " has more than ", kMaxFileBytes, " bytes, the limit"));
   }
-  const auto parsed = google::protobuf::util::JsonStringToMessage(text, message);
-  if (parsed.ok()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(path, " is not a ",
-                                                 message->GetDescriptor()->name(), " in JSON: ",
-                                                 std::string(parsed.message())));
+  return text;
+}
+
+absl::StatusOr<v1::SyncPolicy> ReadPolicy(const std::string& path) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
+  return ParsePolicy(text, path == "-" ? "standard input" : path);
+}
+
+absl::StatusOr<ScratchFile> ScratchFile::Create(const std::string& stem,
+                                                const std::string& suffix,
+                                                const std::string& text) {
+  const char* folder = std::getenv("TMPDIR");
+  std::string path = absl::StrCat(folder == nullptr || *folder == '\0' ? "/tmp" : folder, "/",
+                                  stem, "XXXXXX", suffix);
+  const int fd = mkstemps(path.data(), static_cast<int>(suffix.size()));
+  if (fd < 0) {
+    return absl::InternalError(
+        absl::StrCat("cannot make the file ", path, ": ", std::strerror(errno)));
+  }
+  ScratchFile file(path);
+  close(fd);
+  std::ofstream out(path);
+  out << text;
+  out.close();
+  if (!out.good()) return absl::InternalError(absl::StrCat("cannot write ", path));
+  return file;
+}
+
+ScratchFile::ScratchFile(ScratchFile&& other) noexcept
+    : path_(std::move(other.path_)), is_kept_(other.is_kept_) {
+  other.path_.clear();
+}
+
+ScratchFile::~ScratchFile() {
+  if (!path_.empty() && !is_kept_) std::remove(path_.c_str());
 }
 
 }  // namespace lockstep

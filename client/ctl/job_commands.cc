@@ -51,8 +51,9 @@ ExitCode CreateJob(Context& context, const CreateFlags& flags) {
   if (flags.lease) *spec.mutable_lease() = ToProto(*flags.lease);
   if (flags.ready_timeout) *spec.mutable_ready_timeout() = ToProto(*flags.ready_timeout);
   if (!flags.policy_file.empty()) {
-    const absl::Status read = ReadJson(flags.policy_file, spec.mutable_policy());
-    if (!read.ok()) return Fail(read);
+    absl::StatusOr<v1::SyncPolicy> policy = ReadPolicy(flags.policy_file);
+    if (!policy.ok()) return Fail(policy.status());
+    *spec.mutable_policy() = *std::move(policy);
   }
   const absl::StatusOr<v1::Job> job = context.client->CreateJob(spec, context.call());
   if (!job.ok()) return Fail(job.status());
@@ -148,7 +149,7 @@ void AddCreate(CLI::App* app, Context* context, Command* chosen) {
   AddDuration(command, "--ready-timeout", &flags->ready_timeout,
               "time for all members to get ready; default: 1m");
   command->add_option("--policy", flags->policy_file,
-                      "file with the first sync policy in JSON; '-': standard input");
+                      "file with the first sync policy, textproto or JSON; '-': standard input");
   command->callback([=] { *chosen = [=] { return CreateJob(*context, *flags); }; });
 }
 

@@ -1,31 +1,49 @@
 #include "client/ctl/policy_commands.h"
 
+#include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/ctl/edit_command.h"
 #include "client/ctl/files.h"
-#include "client/ctl/policy_edit.h"
+#include "client/ctl/policy_calls.h"
+#include "client/ctl/policy_flags.h"
+#include "client/ctl/policy_text.h"
+#include "client/ctl/policy_words.h"
+#include "client/ctl/preview_table.h"
 #include "client/ctl/render.h"
 #include "client/ctl/wait.h"
+#include "common/base/status_macros.h"
 
 namespace lockstep {
 namespace {
 
-constexpr char kJobHelp[] = "the job's name";
-
-std::string User() {
-  const char* user = std::getenv("USER");
-  return user == nullptr ? "" : user;
+// A revision's number, from 1.
+CLI::Option* AddRevision(CLI::App* command, const std::string& name, std::int64_t* value,
+                         const std::string& help) {
+  return command->add_option(name, *value, help)->check(CLI::PositiveNumber);
 }
 
-ExitCode GetPolicy(Context& context, const std::string& job) {
-  const auto revision = context.client->GetSyncPolicy(job, context.call());
+struct GetFlags {
+  std::string job;
+  std::int64_t revision = 0;
+  bool textproto = false;
+};
+
+ExitCode GetPolicy(Context& context, const GetFlags& flags) {
+  if (flags.textproto && context.json) {
+    return FailUsage("policy get: --textproto and --json exclude each other");
+  }
+  const auto revision = context.client->GetSyncPolicy(flags.job, flags.revision, context.call());
   if (!revision.ok()) return Fail(revision.status());
-  Print(context.json ? RenderJson(*revision) : RenderRevision(*revision));
+  if (flags.textproto) {
+    Print(PolicyText(flags.job, *revision));
+  } else {
+    Print(context.json ? RenderJson(*revision) : RenderRevision(*revision));
+  }
   return ExitCode::kOk;
 }
 
@@ -50,74 +68,117 @@ ExitCode ShowHistory(Context& context, const HistoryFlags& flags) {
 
 struct SetFlags {
   std::string job;
-  PolicyEdit edit;
-  std::string from_json;
+  EditFlags edit;
   std::string etag;
-  bool validate_only = false;
-  bool allow_unmatched = false;
-  std::string author = User();
-  std::string reason;
-  bool wait = false;
+  SendFlags send;
 };
 
-// The revision as it is once effective.
-ExitCode AwaitRevision(Context& context, const std::string& job,
-                       v1::SyncPolicyRevision& revision) {
-  const ExitCode waited = AwaitEntry(context, job, revision.log_number());
-  if (waited != ExitCode::kOk) return waited;
-  const std::int64_t number = revision.revision();
-  const auto newest = context.client->GetSyncPolicy(job, context.call());
-  if (!newest.ok()) return Fail(newest.status());
-  const auto behind = static_cast<int>(newest->revision() - number);
-  const auto revisions = context.client->ListSyncPolicyRevisions(job, behind + 1, context.call());
-  if (!revisions.ok()) return Fail(revisions.status());
-  for (const v1::SyncPolicyRevision& found : *revisions) {
-    if (found.revision() == number) revision = found;
+ExitCode SetPolicy(Context& context, const SetFlags& flags) {
+  const absl::StatusOr<PolicyEdit> edit = ReadEdit(flags.edit);
+  if (!edit.ok()) return Fail(edit.status());
+  if (edit->names_nothing()) {
+    return FailUsage("policy set: no change is named; see the flags");
   }
+  const auto present = context.client->GetSyncPolicy(flags.job, 0, context.call());
+  if (!present.ok()) return Fail(present.status());
+  const absl::StatusOr<v1::SyncPolicy> policy = Apply(*edit, present->policy());
+  if (!policy.ok()) return FailUsage(std::string(policy.status().message()));
+  absl::StatusOr<v1::SyncPolicyRevision> revision =
+      Send(context, flags.job, *policy, flags.etag.empty() ? present->etag() : flags.etag,
+           flags.send);
+  if (!revision.ok()) return Fail(revision.status());
+  return Conclude(context, flags.job, *present, *std::move(revision), flags.send);
+}
+
+struct RollbackFlags {
+  std::string job;
+  std::int64_t revision = 0;  // 0: the one before the newest
+  SendFlags send;
+};
+
+ExitCode RollBack(Context& context, RollbackFlags flags) {
+  const auto present = context.client->GetSyncPolicy(flags.job, 0, context.call());
+  if (!present.ok()) return Fail(present.status());
+  if (flags.revision == 0) {
+    const absl::StatusOr<std::int64_t> before = RevisionBefore(*present);
+    if (!before.ok()) return Fail(before.status());
+    flags.revision = *before;
+  }
+  const auto old = context.client->GetSyncPolicy(flags.job, flags.revision, context.call());
+  if (!old.ok()) return Fail(old.status());
+  if (flags.send.reason.empty()) {
+    flags.send.reason = absl::StrCat("rollback to revision ", flags.revision);
+  }
+  absl::StatusOr<v1::SyncPolicyRevision> revision =
+      Send(context, flags.job, old->policy(), present->etag(), flags.send);
+  if (!revision.ok()) return Fail(revision.status());
+  return Conclude(context, flags.job, *present, *std::move(revision), flags.send);
+}
+
+struct DiffFlags {
+  std::string job;
+  std::int64_t from = 0;  // 0: the one before `to`
+  std::int64_t to = 0;    // 0: the newest
+  std::string file;
+};
+
+absl::StatusOr<PolicyDiff> Diff(Context& context, const DiffFlags& flags) {
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const v1::SyncPolicyRevision to,
+      context.client->GetSyncPolicy(flags.job, flags.to, context.call()));
+  if (!flags.file.empty()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(v1::SyncPolicy policy, ReadPolicy(flags.file));
+    return Compare(context, flags.job, Named(to),
+                   {.name = flags.file == "-" ? "standard input" : flags.file,
+                    .policy = std::move(policy)});
+  }
+  std::int64_t number = flags.from;
+  if (number == 0) {
+    LOCKSTEP_ASSIGN_OR_RETURN(number, RevisionBefore(to));
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(const v1::SyncPolicyRevision from,
+                            context.client->GetSyncPolicy(flags.job, number, context.call()));
+  return Compare(context, flags.job, Named(from), Named(to));
+}
+
+ExitCode ShowDiff(Context& context, const DiffFlags& flags) {
+  const absl::StatusOr<PolicyDiff> diff = Diff(context, flags);
+  if (!diff.ok()) return Fail(diff.status());
+  Print(context.json ? RenderDiffJson(*diff) : RenderDiff(*diff));
   return ExitCode::kOk;
 }
 
-ExitCode SetPolicy(Context& context, SetFlags& flags) {
-  if (!flags.from_json.empty()) {
-    const absl::Status read = ReadJson(flags.from_json, &flags.edit.base.emplace());
-    if (!read.ok()) return Fail(read);
-  }
-  if (flags.edit.names_nothing()) {
-    return FailUsage("policy set: no change is named; see the flags");
-  }
-  if (flags.wait && flags.validate_only) {
-    return FailUsage("policy set: --wait and --validate-only exclude each other");
-  }
-  const auto present = context.client->GetSyncPolicy(flags.job, context.call());
-  if (!present.ok()) return Fail(present.status());
-  absl::StatusOr<v1::SyncPolicy> policy = Apply(flags.edit, present->policy());
-  if (!policy.ok()) return FailUsage(std::string(policy.status().message()));
+struct PreviewFlags {
+  std::string job;
+  std::int64_t revision = 0;
+  EditFlags edit;
+  bool synced_only = false;
+};
 
-  v1::UpdateSyncPolicyRequest request;
+void KeepSynced(v1::PreviewSyncPolicyResponse& preview) {
+  auto& buffers = *preview.mutable_buffers();
+  const auto is_left_out = [](const v1::BufferPreview& buffer) {
+    return buffer.selection() != v1::BufferPreview::SELECTION_SYNCED;
+  };
+  buffers.erase(std::remove_if(buffers.begin(), buffers.end(), is_left_out), buffers.end());
+}
+
+ExitCode ShowPreview(Context& context, const PreviewFlags& flags) {
+  const absl::StatusOr<PolicyEdit> edit = ReadEdit(flags.edit);
+  if (!edit.ok()) return Fail(edit.status());
+  const auto base = context.client->GetSyncPolicy(flags.job, flags.revision, context.call());
+  if (!base.ok()) return Fail(base.status());
+  const absl::StatusOr<v1::SyncPolicy> policy = Apply(*edit, base->policy());
+  if (!policy.ok()) return FailUsage(std::string(policy.status().message()));
+  v1::PreviewSyncPolicyRequest request;
   request.set_job(flags.job);
-  *request.mutable_policy() = *std::move(policy);
-  request.set_etag(flags.etag.empty() ? present->etag() : flags.etag);
-  request.set_validate_only(flags.validate_only);
-  request.set_allow_unmatched(flags.allow_unmatched);
-  request.set_author(flags.author);
-  request.set_reason(flags.reason);
-  absl::StatusOr<v1::SyncPolicyRevision> revision =
-      context.client->UpdateSyncPolicy(request, context.call());
-  if (!revision.ok()) return Fail(revision.status());
-  if (flags.wait) {
-    const ExitCode waited = AwaitRevision(context, flags.job, *revision);
-    if (waited != ExitCode::kOk) return waited;
-  }
-  if (context.json) {
-    Print(RenderJson(*revision));
-  } else if (flags.validate_only) {
-    Print("valid; nothing was changed\n");
-  } else if (flags.wait) {
-    Print(absl::StrCat("revision ", revision->revision(), " took effect after step ",
-                       revision->effective_step(), "\n"));
-  } else {
-    Print(absl::StrCat("revision ", revision->revision(), " is pending\n"));
-  }
+  // Named, so that all pages are of one policy.
+  *request.mutable_policy() = *policy;
+  absl::StatusOr<v1::PreviewSyncPolicyResponse> preview =
+      context.client->PreviewSyncPolicy(request, context.call());
+  if (!preview.ok()) return Fail(preview.status());
+  if (flags.synced_only) KeepSynced(*preview);
+  Print(context.json ? RenderJson(*preview) : RenderPreview(*preview));
   return ExitCode::kOk;
 }
 
@@ -157,57 +218,95 @@ ExitCode Sync(Context& context, const SyncFlags& flags) {
   return ExitCode::kOk;
 }
 
-void AddSwitch(CLI::App* command, const std::string& name, std::optional<bool>* value,
-               const std::string& help) {
-  command->add_flag_function(
-      absl::StrCat("--", name, ",!--no-", name),
-      [value](std::int64_t count) { *value = count > 0; }, help);
+void AddGet(CLI::App* app, Context* context, Command* chosen) {
+  CLI::App* command = app->add_subcommand("get", "a revision, by default the newest");
+  auto flags = std::make_shared<GetFlags>();
+  command->add_option("job", flags->job, kJobHelp)->required();
+  AddRevision(command, "--revision", &flags->revision, "this one; default: the newest");
+  command->add_flag("--textproto", flags->textproto,
+                    "as `policy edit` shows it, for --from and --file");
+  command->callback([=] { *chosen = [=] { return GetPolicy(*context, *flags); }; });
 }
 
 void AddSet(CLI::App* app, Context* context, Command* chosen) {
   CLI::App* command = app->add_subcommand(
       "set", "change what is named, on all workers between the same two steps");
   auto flags = std::make_shared<SetFlags>();
-  PolicyEdit& edit = flags->edit;
   command->add_option("job", flags->job, kJobHelp)->required();
-  AddSwitch(command, "broadcast-buffers", &edit.broadcast_buffers,
-            "the master switch while training runs");
-  command->add_option("--allow", edit.allow, "add a pattern to the allow list (repeatable)")
-      ->allow_extra_args(false);
-  command->add_option("--ignore", edit.ignore, "add a pattern to the ignore list (repeatable)")
-      ->allow_extra_args(false);
-  command->add_flag("--clear-allow", edit.clear_allow, "empty the allow list before --allow");
-  command->add_flag("--clear-ignore", edit.clear_ignore, "empty the ignore list before --ignore");
-  command->add_option("--root", edit.root, "whose values win: a rank or a worker's name");
-  command->add_flag("--clear-root", edit.clear_root, "back to the lowest rank");
-  AddSwitch(command, "at-start", &edit.at_start, "sync buffers when an epoch starts");
-  command->add_option("--every-forwards", edit.every_forwards,
-                      "sync before every k-th training forward; 0: never");
-  command->add_option("--every-steps", edit.every_steps, "sync after every n-th step; 0: never");
-  AddSwitch(command, "before-evaluation", &edit.before_evaluation, "sync before each evaluation");
-  AddSwitch(command, "parameters-at-start", &edit.parameters_at_start,
-            "broadcast parameters when an epoch starts");
-  command->add_option("--from-json", flags->from_json,
-                      "begin with the policy in this file, not the present one; '-': standard "
-                      "input");
+  AddEditFlags(command, &flags->edit);
   command->add_option("--etag", flags->etag, "refuse unless this is the newest revision's etag");
-  command->add_flag("--validate-only", flags->validate_only, "check, change nothing");
-  command->add_flag("--allow-unmatched", flags->allow_unmatched,
-                    "accept patterns that match no buffer");
-  command->add_option("--reason", flags->reason, "why, for the history");
-  command->add_option("--author", flags->author, "who, for the history; default: $USER");
-  command->add_flag("--wait", flags->wait,
-                    "wait until it took effect on all workers, up to --timeout (1m)");
+  AddSendFlags(command, Checking::kOffered, &flags->send);
+  command->footer(
+      "Patterns, on full buffer names: * within a component, ** across, a leading '**.' also "
+      "none;\nre:EXPRESSION is a regular expression on the whole name.\n\n"
+      "  lockstepctl policy set mnist --rule '**.running_* mean every-steps=100' --wait\n"
+      "  lockstepctl policy set mnist --clear-rules --ignore 'bn1.*' --reason 'own statistics'");
   command->callback([=] { *chosen = [=] { return SetPolicy(*context, *flags); }; });
 }
 
+void AddRollback(CLI::App* app, Context* context, Command* chosen) {
+  CLI::App* command =
+      app->add_subcommand("rollback", "make a new revision that says what an old one said");
+  auto flags = std::make_shared<RollbackFlags>();
+  command->add_option("job", flags->job, kJobHelp)->required();
+  AddRevision(command, "revision", &flags->revision,
+              "the old one; default: the one before the newest");
+  AddSendFlags(command, Checking::kOffered, &flags->send);
+  command->callback([=] { *chosen = [=] { return RollBack(*context, *flags); }; });
+}
+
+void AddDiff(CLI::App* app, Context* context, Command* chosen) {
+  CLI::App* command = app->add_subcommand(
+      "diff", "what differs between two revisions, or the newest and a file: fields, then buffers");
+  auto flags = std::make_shared<DiffFlags>();
+  command->add_option("job", flags->job, kJobHelp)->required();
+  CLI::Option* from = AddRevision(command, "--from", &flags->from,
+                                  "this revision; default: the one before --to");
+  CLI::Option* to =
+      AddRevision(command, "--to", &flags->to, "and this one; default: the newest");
+  command
+      ->add_option("--file", flags->file,
+                   "the newest and the policy in this file, textproto or JSON; '-': standard input")
+      ->excludes(from)
+      ->excludes(to);
+  command->callback([=] { *chosen = [=] { return ShowDiff(*context, *flags); }; });
+}
+
+void AddPreview(CLI::App* app, Context* context, Command* chosen) {
+  CLI::App* command = app->add_subcommand(
+      "preview", "what a policy does to each buffer and what that costs; changes nothing");
+  auto flags = std::make_shared<PreviewFlags>();
+  command->add_option("job", flags->job, kJobHelp)->required();
+  CLI::Option* revision =
+      AddRevision(command, "--revision", &flags->revision,
+                  "begin with the policy of this revision; default: the newest");
+  AddEditFlags(command, &flags->edit)->excludes(revision);
+  command->add_flag("--synced-only", flags->synced_only, "leave out buffers that are not synced");
+  command->footer("The flags that change a policy are those of `policy set`: try a change before "
+                  "it is made.");
+  command->callback([=] { *chosen = [=] { return ShowPreview(*context, *flags); }; });
+}
+
+void AddHistory(CLI::App* app, Context* context, Command* chosen) {
+  CLI::App* command = app->add_subcommand("history", "revisions, newest first");
+  auto flags = std::make_shared<HistoryFlags>();
+  command->add_option("job", flags->job, kJobHelp)->required();
+  command->add_option("--limit", flags->limit, "at most this many")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->callback([=] { *chosen = [=] { return ShowHistory(*context, *flags); }; });
+}
+
 void AddSync(CLI::App* app, Context* context, Command* chosen) {
-  CLI::App* command = app->add_subcommand("sync", "synchronise once, whatever the policy says");
+  CLI::App* command =
+      app->add_subcommand("sync", "synchronise once, whatever schedule and master switch say");
   auto flags = std::make_shared<SyncFlags>();
   command->add_option("job", flags->job, kJobHelp)->required();
   command->add_flag("--buffers", flags->buffers, "the buffers that the policy selects (default)");
   command->add_flag("--parameters", flags->parameters, "all parameters");
-  command->add_option("--root", flags->root, "whose values win: a rank or a worker's name");
+  command->add_option("--root", flags->root,
+                      "broadcast all of it from this rank or worker; default: each buffer by its "
+                      "rule's operation and root, parameters from the policy's root");
   command->add_flag("--wait", flags->wait,
                     "wait until all workers have done it, up to --timeout (1m)");
   command->callback([=] { *chosen = [=] { return Sync(*context, *flags); }; });
@@ -216,24 +315,16 @@ void AddSync(CLI::App* app, Context* context, Command* chosen) {
 }  // namespace
 
 void AddPolicyCommands(CLI::App* app, Context* context, Command* chosen) {
-  CLI::App* policy = app->add_subcommand("policy", "sync policy: get, set, history");
+  CLI::App* policy = app->add_subcommand(
+      "policy", "sync policy: get, set, edit, preview, diff, rollback, history");
   policy->require_subcommand(1);
-
-  CLI::App* get = policy->add_subcommand("get", "the newest revision");
-  auto job = std::make_shared<std::string>();
-  get->add_option("job", *job, kJobHelp)->required();
-  get->callback([=] { *chosen = [=] { return GetPolicy(*context, *job); }; });
-
+  AddGet(policy, context, chosen);
   AddSet(policy, context, chosen);
-
-  CLI::App* history = policy->add_subcommand("history", "revisions, newest first");
-  auto flags = std::make_shared<HistoryFlags>();
-  history->add_option("job", flags->job, kJobHelp)->required();
-  history->add_option("--limit", flags->limit, "at most this many")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  history->callback([=] { *chosen = [=] { return ShowHistory(*context, *flags); }; });
-
+  AddEditCommand(policy, context, chosen);
+  AddPreview(policy, context, chosen);
+  AddDiff(policy, context, chosen);
+  AddRollback(policy, context, chosen);
+  AddHistory(policy, context, chosen);
   AddSync(app, context, chosen);
 }
 

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
+#include "client/ctl/policy_words.h"
 #include "common/base/status_macros.h"
 
 namespace lockstep {
@@ -21,31 +19,30 @@ void EditPatterns(bool clear, const std::vector<std::string>& added, Patterns* p
   }
 }
 
+bool NamesASchedule(const PolicyEdit& edit) {
+  return edit.at_start || edit.every_forwards || edit.every_steps || edit.before_evaluation ||
+         edit.before_checkpoint;
+}
+
+void EditSchedule(const PolicyEdit& edit, v1::SyncPolicy& policy) {
+  if (!NamesASchedule(edit)) return;
+  // In a schedule that is given, what is not set is off.
+  if (!policy.has_schedule()) *policy.mutable_schedule() = DefaultSchedule();
+  v1::Schedule& schedule = *policy.mutable_schedule();
+  if (edit.at_start) schedule.set_at_start(*edit.at_start);
+  if (edit.every_forwards) schedule.set_every_forwards(*edit.every_forwards);
+  if (edit.every_steps) schedule.set_every_steps(*edit.every_steps);
+  if (edit.before_evaluation) schedule.set_before_evaluation(*edit.before_evaluation);
+  if (edit.before_checkpoint) schedule.set_before_checkpoint(*edit.before_checkpoint);
+}
+
 }  // namespace
 
 bool PolicyEdit::names_nothing() const {
   return !base && !broadcast_buffers && !clear_allow && allow.empty() && !clear_ignore &&
-         ignore.empty() && !clear_root && !root && !at_start && !every_forwards && !every_steps &&
-         !before_evaluation && !parameters_at_start;
-}
-
-absl::StatusOr<v1::Root> ParseRoot(const std::string& text) {
-  if (text.empty()) {
-    return absl::InvalidArgumentError("the root is empty; give a rank or a worker's name");
-  }
-  v1::Root root;
-  const bool is_number = std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
-  if (!is_number && text[0] != '-') {
-    root.set_worker(text);
-    return root;
-  }
-  std::int64_t rank = 0;
-  if (!absl::SimpleAtoi(text, &rank) || rank < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the root '", text, "' is neither a rank, from 0, nor a worker's name"));
-  }
-  root.set_rank(rank);
-  return root;
+         ignore.empty() && !clear_rules && rules.empty() && !operation && !clear_root && !root &&
+         !NamesASchedule(*this) && !skip_unchanged && !parameters_at_start &&
+         !parameters_every_steps && !check_parameters_every_steps;
 }
 
 absl::StatusOr<v1::SyncPolicy> Apply(const PolicyEdit& edit, const v1::SyncPolicy& present) {
@@ -53,18 +50,28 @@ absl::StatusOr<v1::SyncPolicy> Apply(const PolicyEdit& edit, const v1::SyncPolic
   if (edit.broadcast_buffers) policy.set_broadcast_buffers(*edit.broadcast_buffers);
   EditPatterns(edit.clear_allow, edit.allow, policy.mutable_allow_list());
   EditPatterns(edit.clear_ignore, edit.ignore, policy.mutable_ignore_list());
+  if (edit.clear_rules) policy.clear_rules();
+  for (const std::string& rule : edit.rules) {
+    LOCKSTEP_ASSIGN_OR_RETURN(*policy.add_rules(), ParseRule(rule));
+  }
+  if (edit.operation) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const v1::Operation operation, ParseOperation(*edit.operation));
+    policy.set_operation(operation);
+  }
   if (edit.clear_root) policy.clear_root();
   if (edit.root) {
     LOCKSTEP_ASSIGN_OR_RETURN(*policy.mutable_root(), ParseRoot(*edit.root));
   }
-  if (edit.at_start) policy.mutable_schedule()->set_at_start(*edit.at_start);
-  if (edit.every_forwards) policy.mutable_schedule()->set_every_forwards(*edit.every_forwards);
-  if (edit.every_steps) policy.mutable_schedule()->set_every_steps(*edit.every_steps);
-  if (edit.before_evaluation) {
-    policy.mutable_schedule()->set_before_evaluation(*edit.before_evaluation);
-  }
+  EditSchedule(edit, policy);
+  if (edit.skip_unchanged) policy.set_skip_unchanged(*edit.skip_unchanged);
   if (edit.parameters_at_start) {
     policy.set_broadcast_parameters_at_start(*edit.parameters_at_start);
+  }
+  if (edit.parameters_every_steps) {
+    policy.set_broadcast_parameters_every_steps(*edit.parameters_every_steps);
+  }
+  if (edit.check_parameters_every_steps) {
+    policy.set_check_parameters_every_steps(*edit.check_parameters_every_steps);
   }
   return policy;
 }

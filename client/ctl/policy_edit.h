@@ -22,23 +22,27 @@ struct PolicyEdit {
   std::vector<std::string> allow;
   bool clear_ignore = false;  // before `ignore` is added
   std::vector<std::string> ignore;
+  bool clear_rules = false;  // before `rules` are appended
+  std::vector<std::string> rules;  // as ParseRule() takes them
+  std::optional<std::string> operation;  // as ParseOperation() takes it
   bool clear_root = false;
-  std::optional<std::string> root;  // a rank or a worker's name
+  std::optional<std::string> root;  // as ParseRoot() takes it
   std::optional<bool> at_start;
   std::optional<std::int64_t> every_forwards;
   std::optional<std::int64_t> every_steps;
   std::optional<bool> before_evaluation;
+  std::optional<bool> before_checkpoint;
+  std::optional<bool> skip_unchanged;
   std::optional<bool> parameters_at_start;
+  std::optional<std::int64_t> parameters_every_steps;
+  std::optional<std::int64_t> check_parameters_every_steps;
 
   bool names_nothing() const;
 };
 
-// A number is a rank, everything else a worker's name.
-// Errors: InvalidArgument: empty, or a number that is no rank.
-absl::StatusOr<v1::Root> ParseRoot(const std::string& text);
-
-// Patterns that are there already are not added twice.
-// Errors: InvalidArgument: those of ParseRoot().
+// Patterns of the lists that are there already are not added twice. Where the
+// policy has no schedule, what is not named of it keeps its default.
+// Errors: InvalidArgument: those of the Parse functions in policy_words.h.
 absl::StatusOr<v1::SyncPolicy> Apply(const PolicyEdit& edit, const v1::SyncPolicy& present);
 
 }  // namespace lockstep

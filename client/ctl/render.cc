@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "client/ctl/policy_words.h"
 #include "client/ctl/progress.h"
 #include "client/ctl/table.h"
 #include "google/protobuf/util/json_util.h"
@@ -22,33 +23,28 @@ std::string RenderTime(const google::protobuf::Timestamp& time) {
                           absl::UTCTimeZone());
 }
 
-std::string RenderRoot(const v1::Root& root) {
-  switch (root.root_case()) {
-    case v1::Root::kRank:
-      return absl::StrCat("rank ", root.rank());
-    case v1::Root::kWorker:
-      return absl::StrCat("worker ", root.worker());
-    case v1::Root::ROOT_NOT_SET:
-      return "the lowest rank";
-  }
-  return "";
-}
-
-std::string RenderSchedule(const v1::Schedule& schedule) {
-  std::vector<std::string> when;
-  if (!schedule.has_at_start() || schedule.at_start()) when.push_back("at start");
-  const std::int64_t forwards = schedule.has_every_forwards() ? schedule.every_forwards() : 1;
-  if (forwards == 1) when.push_back("before every forward");
-  if (forwards > 1) when.push_back(absl::StrCat("before every ", forwards, "th forward"));
-  if (schedule.every_steps() > 0) {
-    when.push_back(absl::StrCat("every ", schedule.every_steps(), " steps"));
-  }
-  if (schedule.before_evaluation()) when.push_back("before evaluation");
-  return when.empty() ? "on command only" : absl::StrJoin(when, ", ");
-}
-
 std::string RenderPatterns(const google::protobuf::RepeatedPtrField<std::string>& patterns) {
   return absl::StrJoin(patterns, ", ");
+}
+
+v1::Schedule ScheduleOf(const v1::SyncPolicy& policy) {
+  return policy.has_schedule() ? policy.schedule() : DefaultSchedule();
+}
+
+std::string RenderParameters(const v1::SyncPolicy& policy) {
+  std::vector<std::string> when;
+  if (!policy.has_broadcast_parameters_at_start() || policy.broadcast_parameters_at_start()) {
+    when.push_back("broadcast at start");
+  }
+  if (policy.broadcast_parameters_every_steps() > 0) {
+    when.push_back(absl::StrCat("broadcast every ", policy.broadcast_parameters_every_steps(),
+                                " steps"));
+  }
+  if (policy.check_parameters_every_steps() > 0) {
+    when.push_back(absl::StrCat("compared every ", policy.check_parameters_every_steps(),
+                                " steps"));
+  }
+  return when.empty() ? "not broadcast" : absl::StrJoin(when, ", ");
 }
 
 bool IsOn(const v1::SyncPolicy& policy) {
@@ -88,6 +84,27 @@ std::string RenderMetrics(const v1::Worker& worker) {
   return absl::StrJoin(metrics, " ");
 }
 
+// What buffer syncs did; empty if no worker tells.
+std::string RenderSyncs(const std::vector<v1::Worker>& workers) {
+  Table table({{.title = "SYNCS OF"},
+               {.title = "COUNT", .align = kRight},
+               {.title = "TRANSFERS", .align = kRight},
+               {.title = "BYTES", .align = kRight},
+               {.title = "SKIPPED BYTES", .align = kRight},
+               {.title = "LAST TRANSFERS", .align = kRight},
+               {.title = "LAST BYTES", .align = kRight}});
+  bool is_told = false;
+  for (const v1::Worker& worker : workers) {
+    if (!worker.has_sync()) continue;
+    is_told = true;
+    const v1::SyncCounters& sync = worker.sync();
+    table.AddRow({worker.name(), absl::StrCat(sync.syncs()), absl::StrCat(sync.transfers()),
+                  absl::StrCat(sync.bytes()), absl::StrCat(sync.skipped_bytes()),
+                  absl::StrCat(sync.last_transfers()), absl::StrCat(sync.last_bytes())});
+  }
+  return is_told ? absl::StrCat("\n", table.ToString()) : "";
+}
+
 }  // namespace
 
 std::string RenderJson(const google::protobuf::Message& message, JsonLayout layout) {
@@ -108,10 +125,18 @@ std::string RenderPolicy(const v1::SyncPolicy& policy) {
   if (policy.ignore_list_size() > 0) {
     parts.push_back("ignore " + RenderPatterns(policy.ignore_list()));
   }
-  if (policy.root().root_case() != v1::Root::ROOT_NOT_SET) {
-    parts.push_back("root " + RenderRoot(policy.root()));
+  for (const v1::SyncRule& rule : policy.rules()) parts.push_back("rule " + RuleText(rule));
+  if (policy.operation() != v1::OPERATION_UNSPECIFIED &&
+      policy.operation() != v1::OPERATION_BROADCAST) {
+    parts.push_back("by " + OperationWord(policy.operation()));
   }
-  parts.push_back(RenderSchedule(policy.schedule()));
+  if (policy.root().root_case() != v1::Root::ROOT_NOT_SET) {
+    parts.push_back("root " + DescribeRoot(policy.root()));
+  }
+  parts.push_back(DescribeSchedule(ScheduleOf(policy)));
+  if (policy.skip_unchanged()) parts.push_back("unless unchanged");
+  const std::string parameters = RenderParameters(policy);
+  if (parameters != RenderParameters({})) parts.push_back("parameters " + parameters);
   return absl::StrJoin(parts, "; ");
 }
 
@@ -160,7 +185,7 @@ std::string RenderWorkers(const std::vector<v1::Worker>& workers) {
                   absl::StrCat(worker.step()), worker.phase(), worker.transport(),
                   absl::StrCat(worker.optimizer_bytes()), RenderMetrics(worker)});
   }
-  return table.ToString();
+  return absl::StrCat(table.ToString(), RenderSyncs(workers));
 }
 
 std::string RenderShardPlan(const v1::GetShardPlanResponse& plan) {
@@ -185,15 +210,18 @@ std::string RenderRevision(const v1::SyncPolicyRevision& revision) {
   if (revision.state() == v1::SyncPolicyRevision::STATE_EFFECTIVE) {
     lines.Add("since step", absl::StrCat(revision.effective_step()));
   }
-  lines.Add("buffers", IsOn(policy) ? "broadcast" : "not broadcast while training");
+  lines.Add("buffers", IsOn(policy) ? "synchronised" : "not synchronised while training");
   lines.Add("allow", RenderPatterns(policy.allow_list()));
   lines.Add("ignore", RenderPatterns(policy.ignore_list()));
-  lines.Add("root", RenderRoot(policy.root()));
-  lines.Add("when", RenderSchedule(policy.schedule()));
-  lines.Add("parameters", !policy.has_broadcast_parameters_at_start() ||
-                                  policy.broadcast_parameters_at_start()
-                              ? "broadcast at start"
-                              : "not broadcast");
+  for (int i = 0; i < policy.rules_size(); ++i) {
+    lines.Add(absl::StrCat("rules[", i, "]"), RuleText(policy.rules(i)));
+  }
+  lines.Add(policy.rules_size() > 0 ? "others by" : "by",
+            OperationWord(Complete(policy).operation()));
+  lines.Add("root", DescribeRoot(policy.root()));
+  lines.Add("when", DescribeSchedule(ScheduleOf(policy)));
+  if (policy.skip_unchanged()) lines.Add("leaves out", "buffers that no rank has changed");
+  lines.Add("parameters", RenderParameters(policy));
   lines.Add("author", revision.author());
   lines.Add("reason", revision.reason());
   lines.Add("created", RenderTime(revision.create_time()));
