@@ -141,5 +141,9 @@ TEST(Quoted, EscapesAndCutsAtACharacter) {
   EXPECT_TRUE(IsPrintable(quoted));
 }
 
+TEST(Quoted, EscapesMalformedUtf8AndControlCharactersBeyondAscii) {
+  EXPECT_EQ(Quoted("ü\xC3z\xC2\x85"), "'ü\\xc3z\\xc2\\x85'");
+}
+
 }  // namespace
 }  // namespace lockstep

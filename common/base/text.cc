@@ -71,14 +71,29 @@ bool IsPrintable(absl::string_view text) {
   return true;
 }
 
+namespace {
+
+std::string Escaped(absl::string_view text) {
+  std::string escaped;
+  while (!text.empty()) {
+    const absl::string_view character = text.substr(0, std::max<std::size_t>(CharacterBytes(text), 1));
+    absl::StrAppend(&escaped, IsPrintable(character) ? absl::Utf8SafeCHexEscape(character)
+                                                     : absl::CHexEscape(character));
+    text.remove_prefix(character.size());
+  }
+  return escaped;
+}
+
+}  // namespace
+
 std::string Quoted(absl::string_view text) {
   constexpr std::size_t kShown = 200;
-  if (text.size() <= kShown) return absl::StrCat("'", absl::Utf8SafeCHexEscape(text), "'");
+  if (text.size() <= kShown) return absl::StrCat("'", Escaped(text), "'");
   absl::string_view shown = text.substr(0, kShown);
   // Do not cut through a character.
   const std::size_t whole = WellFormedPrefix(shown);
   if (whole + 4 > kShown) shown = shown.substr(0, whole);
-  return absl::StrCat("'", absl::Utf8SafeCHexEscape(shown), "...'");
+  return absl::StrCat("'", Escaped(shown), "...'");
 }
 
 }  // namespace lockstep

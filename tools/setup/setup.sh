@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what packages.txt lists and this machine lacks. Idempotent, and quick
-# when nothing is missing. npm is installed only if no npm is there already.
+# Installs what packages.txt lists, and the packages named as arguments, as far as
+# this machine lacks them. Idempotent, and quick when nothing is missing. npm is
+# installed only if no npm is there already.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -15,7 +16,7 @@ while read -r package; do
   if [[ $(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null) != installed ]]; then
     missing+=("$package")
   fi
-done < packages.txt
+done < <(cat packages.txt; (($# == 0)) || printf '%s\n' "$@")
 command -v npm >/dev/null || missing+=(npm)
 ((${#missing[@]} == 0)) && exit 0
 

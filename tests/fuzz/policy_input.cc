@@ -1,0 +1,117 @@
+#include "tests/fuzz/policy_input.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "google/protobuf/io/tokenizer.h"
+#include "google/protobuf/stubs/logging.h"
+#include "google/protobuf/text_format.h"
+#include "google/protobuf/util/json_util.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMaxBuffers = 48;  // keeps one run short
+constexpr std::size_t kMaxMembers = 16;
+constexpr int kDTypes = 22;
+constexpr absl::string_view kSeparator = "\n--\n";
+
+// Used when the input has none: two layers and a queue.
+constexpr absl::string_view kModel =
+    "float32[64] bn1.running_mean\n"
+    "float32[64] bn1.running_var\n"
+    "int64[] bn1.num_batches_tracked\n"
+    "float32[128] layer1.0.bn2.running_mean\n"
+    "bfloat16[128] layer1.0.bn2.running_var\n"
+    "bool[0,3] mask\n"
+    "unspecified[] observer.state\n"
+    "worker w1\n"
+    "worker w2\n";
+
+class Silence : public google::protobuf::io::ErrorCollector {
+ public:
+  void AddError(int, int, const std::string&) override {}
+};
+
+std::optional<v1::SyncPolicy> ReadPolicy(char form, absl::string_view text) {
+  const google::protobuf::LogSilencer no_warnings;
+  v1::SyncPolicy policy;
+  bool is_read = false;
+  const std::string copied(text);
+  switch (form) {
+    case 't': {
+      Silence silence;
+      google::protobuf::TextFormat::Parser parser;
+      parser.RecordErrorsTo(&silence);
+      is_read = parser.ParseFromString(copied, &policy);
+      break;
+    }
+    case 'j':
+      is_read = google::protobuf::util::JsonStringToMessage(copied, &policy).ok();
+      break;
+    default:
+      is_read = policy.ParseFromString(copied);
+  }
+  if (!is_read) return std::nullopt;
+  return policy;
+}
+
+DType ReadDType(absl::string_view text) {
+  for (int number = 0; number < kDTypes; ++number) {
+    const auto dtype = static_cast<DType>(number);
+    if (text == DTypeName(dtype)) return dtype;
+  }
+  return static_cast<DType>(text.size() % kDTypes);
+}
+
+// "float32[64,3] layer1.weight".
+TensorSpec ReadBuffer(absl::string_view line) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(line, absl::MaxSplits(' ', 1));
+  std::pair<absl::string_view, absl::string_view> type =
+      absl::StrSplit(parts.first, absl::MaxSplits('[', 1));
+  TensorSpec buffer{.name = std::string(parts.second), .dtype = ReadDType(type.first)};
+  absl::ConsumeSuffix(&type.second, "]");
+  for (const absl::string_view text : absl::StrSplit(type.second, ',', absl::SkipEmpty())) {
+    std::int64_t size = 0;
+    if (!absl::SimpleAtoi(text, &size)) size = static_cast<std::int64_t>(text.size());
+    buffer.shape.push_back(size);
+  }
+  return buffer;
+}
+
+void ReadModel(absl::string_view text, PolicyInput& input) {
+  std::set<std::string> members;
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    if (absl::ConsumePrefix(&line, "worker ")) {
+      if (!line.empty() && members.size() < kMaxMembers) members.emplace(line);
+    } else if (input.manifest.buffers.size() < kMaxBuffers) {
+      input.manifest.buffers.push_back(ReadBuffer(line));
+      if (!Validate(input.manifest).ok()) input.manifest.buffers.pop_back();
+    }
+  }
+  input.members.assign(members.begin(), members.end());
+}
+
+}  // namespace
+
+PolicyInput ReadPolicyInput(absl::string_view bytes) {
+  PolicyInput input;
+  if (bytes.empty()) return input;
+  const char form = bytes.front();
+  bytes.remove_prefix(1);
+  const std::size_t separator = bytes.find(kSeparator);
+  input.policy = ReadPolicy(form, bytes.substr(0, separator));
+  ReadModel(separator == absl::string_view::npos ? kModel
+                                                 : bytes.substr(separator + kSeparator.size()),
+            input);
+  return input;
+}
+
+}  // namespace lockstep

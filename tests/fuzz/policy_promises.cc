@@ -1,0 +1,229 @@
+#include "tests/fuzz/policy_promises.h"
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/base/text.h"
+#include "common/policy/buffer_rules.h"
+#include "common/policy/model_check.h"
+#include "common/policy/operation.h"
+#include "common/policy/pattern.h"
+#include "common/policy/schedule.h"
+#include "common/policy/sync_policy.h"
+#include "proto/convert/policy_convert.h"
+#include "tests/fuzz/policy_input.h"
+
+namespace lockstep {
+namespace {
+
+absl::Status Broken(absl::string_view promise, absl::string_view on) {
+  return absl::InternalError(absl::StrCat("broken: ", promise, "; on ", Quoted(on)));
+}
+
+absl::Status Holds(bool holds, absl::string_view promise, absl::string_view on) {
+  return holds ? absl::OkStatus() : Broken(promise, on);
+}
+
+absl::Status IsOkOrInvalidArgument(const absl::Status& status, absl::string_view of) {
+  if (status.ok()) return status;
+  LOCKSTEP_RETURN_IF_ERROR(Holds(absl::IsInvalidArgument(status),
+                                 absl::StrCat(of, " gives nothing but OK or InvalidArgument"),
+                                 status.ToString()));
+  return Holds(!status.message().empty() && IsPrintable(status.message()),
+               absl::StrCat("the message of ", of, " can be shown on one line"),
+               status.message());
+}
+
+absl::Status CheckTranslation(const SyncPolicy& policy) {
+  const v1::SyncPolicy proto = ToProto(policy);
+  v1::SyncPolicy received;
+  LOCKSTEP_RETURN_IF_ERROR(Holds(received.ParseFromString(proto.SerializeAsString()),
+                                 "what is sent can be read", proto.ShortDebugString()));
+  const absl::StatusOr<SyncPolicy> back = FromProto(received);
+  LOCKSTEP_RETURN_IF_ERROR(Holds(back.ok(), "what is sent is valid", back.status().ToString()));
+  LOCKSTEP_RETURN_IF_ERROR(
+      Holds(*back == policy, "what is received is what was sent", proto.ShortDebugString()));
+  LOCKSTEP_RETURN_IF_ERROR(Holds(Digest(*back) == Digest(policy), "equal policies, equal digests",
+                                 proto.ShortDebugString()));
+  SyncPolicy other = policy;
+  other.skip_unchanged = !other.skip_unchanged;
+  return Holds(Digest(other) != Digest(policy), "other policies, other digests",
+               proto.ShortDebugString());
+}
+
+absl::Status CheckDescriptions(const SyncPolicy& policy) {
+  std::vector<std::string> texts = {Describe(policy), Describe(policy.root),
+                                    Describe(policy.schedule)};
+  for (const SyncRule& rule : policy.rules) texts.push_back(Describe(rule));
+  for (const std::string& text : texts) {
+    LOCKSTEP_RETURN_IF_ERROR(Holds(!text.empty() && IsPrintable(text),
+                                   "a description can be shown on one line", text));
+  }
+  return absl::OkStatus();
+}
+
+// A valid policy's patterns, each parsed once.
+class Patterns {
+ public:
+  bool Match(const std::string& text, const std::string& name) {
+    auto found = parsed_.find(text);
+    if (found == parsed_.end()) found = parsed_.emplace(text, *Pattern::Parse(text)).first;
+    return found->second.Matches(name);
+  }
+
+  bool AnyMatches(const std::vector<std::string>& texts, const std::string& name) {
+    bool any = false;
+    for (const std::string& text : texts) any = any || Match(text, name);
+    return any;
+  }
+
+ private:
+  std::map<std::string, Pattern> parsed_;
+};
+
+// As sync_policy.h words it, from the last to the first.
+BufferMatch NaiveFind(const SyncPolicy& policy, Patterns& patterns, const std::string& name) {
+  BufferMatch match = {.treatment = static_cast<int>(policy.rules.size())};
+  for (int i = match.treatment - 1; i >= 0; --i) {
+    if (patterns.Match(policy.rules[i].pattern, name)) match.treatment = i;
+  }
+  if (!policy.allow_list.empty() && !patterns.AnyMatches(policy.allow_list, name)) {
+    match = {.why = BufferMatch::Why::kNotAllowed};
+  }
+  for (int i = static_cast<int>(policy.ignore_list.size()) - 1; i >= 0; --i) {
+    if (patterns.Match(policy.ignore_list[i], name)) {
+      match = {.why = BufferMatch::Why::kIgnored, .pattern = i};
+    }
+  }
+  return match;
+}
+
+Treatment NaiveTreatment(const SyncPolicy& policy, std::size_t index) {
+  Treatment treatment = {
+      .operation = policy.operation, .root = policy.root, .schedule = policy.schedule};
+  if (index == policy.rules.size()) return treatment;
+  const SyncRule& rule = policy.rules[index];
+  if (rule.operation) treatment.operation = *rule.operation;
+  if (rule.root) treatment.root = *rule.root;
+  if (rule.schedule) treatment.schedule = *rule.schedule;
+  return treatment;
+}
+
+absl::Status CheckTreatments(const SyncPolicy& policy, const BufferRules& rules) {
+  LOCKSTEP_RETURN_IF_ERROR(Holds(rules.treatments().size() == policy.rules.size() + 1,
+                                 "a treatment for each rule and the policy's own",
+                                 Describe(policy)));
+  for (std::size_t i = 0; i < rules.treatments().size(); ++i) {
+    const Treatment& treatment = rules.treatments()[i];
+    const Treatment naive = NaiveTreatment(policy, i);
+    LOCKSTEP_RETURN_IF_ERROR(Holds(treatment.operation == naive.operation &&
+                                       treatment.root == naive.root &&
+                                       treatment.schedule == naive.schedule,
+                                   absl::StrCat("treatment ", i, " is the rule's, else the policy's"),
+                                   Describe(policy)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFind(const SyncPolicy& policy, const BufferRules& rules,
+                       const std::string& name, Patterns& patterns) {
+  const BufferMatch match = rules.Find(name);
+  const BufferMatch naive = NaiveFind(policy, patterns, name);
+  return Holds(match.why == naive.why && match.treatment == naive.treatment &&
+                   match.pattern == naive.pattern,
+               absl::StrCat("ignored, else not allowed, else the first rule that matches (treatment ",
+                            match.treatment, ", expected ", naive.treatment, ")"),
+               name);
+}
+
+// The names of the model, and texts of patterns, which are odd names.
+std::vector<std::string> NamesToFind(const SyncPolicy& policy, const Manifest& manifest) {
+  std::vector<std::string> names = {"", "."};
+  for (const TensorSpec& buffer : manifest.buffers) names.push_back(buffer.name);
+  for (const SyncRule& rule : policy.rules) {
+    if (names.size() < 60) names.push_back(rule.pattern);
+  }
+  return names;
+}
+
+absl::Status CheckAgainstModel(const SyncPolicy& policy, const BufferRules& rules,
+                               const Manifest& manifest, Patterns& patterns) {
+  const auto matches_some = [&](const std::string& pattern) {
+    for (const TensorSpec& buffer : manifest.buffers) {
+      if (patterns.Match(pattern, buffer.name)) return true;
+    }
+    return false;
+  };
+  bool all_match = true;
+  for (const std::string& text : policy.allow_list) all_match = all_match && matches_some(text);
+  for (const std::string& text : policy.ignore_list) all_match = all_match && matches_some(text);
+  for (const SyncRule& rule : policy.rules) all_match = all_match && matches_some(rule.pattern);
+  const absl::Status matched = CheckPatternsMatch(policy, manifest);
+  LOCKSTEP_RETURN_IF_ERROR(IsOkOrInvalidArgument(matched, "CheckPatternsMatch"));
+  LOCKSTEP_RETURN_IF_ERROR(Holds(matched.ok() == all_match,
+                                 "CheckPatternsMatch refuses a pattern that matches nothing",
+                                 matched.ToString()));
+
+  bool all_defined = true;
+  for (const TensorSpec& buffer : manifest.buffers) {
+    const int treatment = NaiveFind(policy, patterns, buffer.name).treatment;
+    if (treatment < 0 || buffer.dtype == DType::kUnspecified) continue;
+    all_defined = all_defined && IsDefined(rules.treatments()[treatment].operation, buffer.dtype);
+  }
+  const absl::Status defined = CheckOperations(policy, manifest);
+  LOCKSTEP_RETURN_IF_ERROR(IsOkOrInvalidArgument(defined, "CheckOperations"));
+  return Holds(defined.ok() == all_defined,
+               "CheckOperations refuses an operation that a type does not have",
+               defined.ToString());
+}
+
+absl::Status CheckRoots(const BufferRules& rules, const std::vector<std::string>& members) {
+  for (const Treatment& treatment : rules.treatments()) {
+    const ResolvedRoot root = ResolveRoot(treatment.root, members);
+    bool is_there = std::holds_alternative<LowestRank>(treatment.root);
+    int rank = 0;
+    for (int i = 0; i < static_cast<int>(members.size()); ++i) {
+      if (treatment.root != Root(RootRank{i}) && treatment.root != Root(RootWorker{members[i]})) {
+        continue;
+      }
+      is_there = true;
+      rank = i;
+    }
+    LOCKSTEP_RETURN_IF_ERROR(Holds(root.rank == rank && root.fallback == !is_there,
+                                   "a root that is not a member falls back to rank 0",
+                                   Describe(treatment.root)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Reached> CheckPolicyPromises(absl::string_view bytes) {
+  const PolicyInput input = ReadPolicyInput(bytes);
+  if (!input.policy.has_value()) return Reached::kNoMessage;
+  const absl::StatusOr<SyncPolicy> policy = FromProto(*input.policy);
+  LOCKSTEP_RETURN_IF_ERROR(IsOkOrInvalidArgument(policy.status(), "FromProto"));
+  if (!policy.ok()) return Reached::kRefused;
+  const absl::Status valid = Validate(*policy);
+  LOCKSTEP_RETURN_IF_ERROR(Holds(valid.ok(), "what FromProto accepts is valid", valid.ToString()));
+  LOCKSTEP_RETURN_IF_ERROR(CheckTranslation(*policy));
+  LOCKSTEP_RETURN_IF_ERROR(CheckDescriptions(*policy));
+  const absl::StatusOr<BufferRules> rules = BufferRules::Compile(*policy);
+  LOCKSTEP_RETURN_IF_ERROR(
+      Holds(rules.ok(), "a valid policy compiles", rules.status().ToString()));
+  LOCKSTEP_RETURN_IF_ERROR(CheckTreatments(*policy, *rules));
+  Patterns patterns;
+  for (const std::string& name : NamesToFind(*policy, input.manifest)) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckFind(*policy, *rules, name, patterns));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckAgainstModel(*policy, *rules, input.manifest, patterns));
+  LOCKSTEP_RETURN_IF_ERROR(CheckRoots(*rules, input.members));
+  return Reached::kCompiled;
+}
+
+}  // namespace lockstep
