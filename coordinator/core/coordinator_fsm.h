@@ -12,6 +12,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/base/mono_time.h"
@@ -19,6 +20,8 @@
 #include "coordinator/core/state.h"
 
 namespace lockstep {
+
+class ModelComparison;
 
 class CoordinatorFsm {
  public:
@@ -78,6 +81,9 @@ class CoordinatorFsm {
   void FormIfPossible(MonoTime now, JobState& job, Effects& out);
   bool TurnAwayIfTheyDisagree(JobState& job, const std::vector<std::string>& members,
                               Effects& out);
+  // Of `workers`; says whether there were any.
+  bool TurnAwayOthersThanTheJobs(JobState& job, const std::vector<std::string>& workers,
+                                 ModelComparison& models, Effects& out);
   void Propose(MonoTime now, JobState& job, const std::vector<std::string>& members, Effects& out);
   void SendProposal(const JobState& job, WorkerState& worker, Effects& out);
   void StartIfReady(JobState& job, Effects& out);

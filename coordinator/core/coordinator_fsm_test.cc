@@ -23,10 +23,12 @@ namespace {
 
 using testing::HasSubstr;
 
-Manifest Model(int variant) {
+// Ranks may have queues of different lengths (0: none).
+Manifest Model(int variant, std::int64_t queue = 0) {
   Manifest manifest;
   manifest.parameters = {{{"fc.weight", DType::kFloat32, {10 + variant, 8}}, true}};
   manifest.buffers = {{"bn.running_mean", DType::kFloat32, {8}}};
+  if (queue > 0) manifest.buffers.push_back({"queue", DType::kFloat32, {queue}});
   return manifest;
 }
 
@@ -156,6 +158,7 @@ class RandomRun {
         spec.join_window = absl::Seconds(1);
         spec.lease = absl::Seconds(5);
         spec.ready_timeout = absl::Seconds(4);
+        spec.policy.ignore_list = {"queue"};
         return CreateJob{spec};
       }
       case 2:
@@ -164,7 +167,11 @@ class RandomRun {
         return SyncNow{job, {.buffers = prng_.Below(5) > 0, .root = RootRank{prng_.Between(0, 3)}}};
       default: {
         UpdateSyncPolicy update = {.job = job, .author = absl::StrCat("a", prng_.Below(3))};
-        if (prng_.Below(3) == 0) update.policy.ignore_list = {prng_.Below(3) ? "bn.*" : "none"};
+        if (prng_.Below(20)) update.policy.ignore_list = {"queue"};
+        if (prng_.Below(3) == 0) {
+          update.policy.ignore_list.push_back(prng_.Below(3) ? "bn.*" : "none");
+        }
+        update.allow_unmatched = prng_.Below(4) > 0;
         update.policy.schedule.every_steps = prng_.Between(-1, 5);
         update.validate_only = prng_.Below(5) == 0;
         const auto it = State().jobs.find(job);
@@ -182,7 +189,7 @@ class RandomRun {
     Hello hello = {.job = job,
                    .worker = worker,
                    .incarnation = Incarnation(prng_.Between(1, 2)),
-                   .manifest = Model(prng_.Below(40) == 0),
+                   .manifest = Model(prng_.Below(40) == 0, prng_.Between(0, 2)),
                    .transport = prng_.Below(60) ? "shm" : "gloo"};
     const auto it = State().jobs.find(job);
     if (it != State().jobs.end()) {
@@ -203,7 +210,8 @@ class RandomRun {
   WorkerMessage AnyMessage(const Stream& stream) {
     const auto it = State().jobs.find(stream.job);
     if (it == State().jobs.end() || !it->second.epoch) {
-      return Heartbeat{Epoch(static_cast<std::int64_t>(prng_.Below(3))), prng_.Between(0, 9)};
+      return Heartbeat{.epoch = Epoch(static_cast<std::int64_t>(prng_.Below(3))),
+                       .step = prng_.Between(0, 9)};
     }
     const JobState& job = it->second;
     const Epoch epoch = prng_.Below(20) ? job.epoch->id : Epoch(prng_.Between(0, 9));
@@ -229,7 +237,11 @@ class RandomRun {
         }
         [[fallthrough]];
       default:
-        return Heartbeat{epoch, prng_.Between(0, 99), Phase::kTraining, {{"loss", 0.5}}};
+        return Heartbeat{.epoch = epoch,
+                         .step = prng_.Between(0, 99),
+                         .phase = Phase::kTraining,
+                         .metrics = {{"loss", 0.5}},
+                         .sync = {.syncs = 1}};
     }
   }
 
@@ -355,6 +367,48 @@ TEST(CoordinatorFsm, RecoversFromEveryPrefixWhatLivedThen) {
       }
     }
   }
+}
+
+TEST(CoordinatorFsm, KeepsWhatAWorkerSaysOfItsSyncsUntilItsNextEpoch) {
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(CoordinatorFsm fsm, CoordinatorFsm::Recover({}, MonoTime()));
+  fsm.Begin();
+  const auto say = [&](std::int64_t stream, WorkerMessage message) {
+    fsm.Step(MonoTime(), MessageReceived{StreamId(stream), std::move(message)});
+  };
+  const auto greet = [&](std::int64_t stream, std::int64_t incarnation) {
+    say(stream, Hello{.job = "j",
+                      .worker = "w",
+                      .incarnation = Incarnation(incarnation),
+                      .manifest = Model(0),
+                      .transport = "shm"});
+  };
+  const auto train = [&](std::int64_t stream, std::int64_t epoch) {
+    say(stream, Ready{Epoch(epoch), fsm.state().jobs.at("j").epoch->plan.Digest()});
+  };
+  const auto counters = [&] { return fsm.state().jobs.at("j").workers.at("w").sync; };
+  const SyncCounters seven = {.syncs = 7, .transfers = 14, .bytes = 700, .last_bytes = 100};
+  JobSpec spec;
+  spec.name = "j";
+  fsm.Step(MonoTime(), RequestReceived{RequestId(1), absl::UnixEpoch(), CreateJob{spec}});
+  greet(1, 1);
+  train(1, 1);
+  EXPECT_EQ(counters(), SyncCounters());
+  say(1, Heartbeat{.epoch = Epoch(1), .step = 7, .sync = seven});
+  EXPECT_EQ(counters(), seven);
+  // Of no epoch, and of one that is over.
+  say(1, Heartbeat{.sync = {.syncs = 1}});
+  say(1, Heartbeat{.epoch = Epoch(9), .sync = {.syncs = 1}});
+  EXPECT_EQ(counters(), seven);
+
+  // Without an epoch of its own, the member comes back to another.
+  greet(2, 1);
+  EXPECT_EQ(fsm.state().jobs.at("j").epoch->id, Epoch(2));
+  EXPECT_EQ(counters(), SyncCounters());
+  train(2, 2);
+  say(2, Heartbeat{.epoch = Epoch(2), .sync = seven});
+  EXPECT_EQ(counters(), seven);
+  greet(3, 2);
+  EXPECT_EQ(counters(), SyncCounters());
 }
 
 TEST(CoordinatorFsm, SaysWhichRecordContradictsThoseBefore) {

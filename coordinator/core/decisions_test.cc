@@ -70,20 +70,81 @@ WorkerState Worker(const std::string& name) {
 }
 
 TEST(FindDisagreement, NamesTheFirstDifferenceWithBothViews) {
+  const SyncPolicy policy;
+  ModelComparison models(policy);
+  const auto find = [&](const std::vector<const WorkerState*>& workers) {
+    return FindDisagreement(workers, models);
+  };
   const WorkerState a = Worker("w0"), b = Worker("w1");
-  EXPECT_EQ(FindDisagreement({&a, &b}), std::nullopt);
-  EXPECT_EQ(FindDisagreement({&a}), std::nullopt);
+  EXPECT_EQ(find({&a, &b}), std::nullopt);
+  EXPECT_EQ(find({&a}), std::nullopt);
 
   WorkerState c = Worker("w2");
   c.manifest.parameters[0].tensor.shape = {20, 8};
-  EXPECT_THAT(FindDisagreement({&a, &b, &c}).value_or(""),
+  EXPECT_THAT(find({&a, &b, &c}).value_or(""),
               testing::AllOf(HasSubstr("fc.weight"), HasSubstr("w0"), HasSubstr("w2")));
   c = Worker("w2");
   c.manifest.optimizer = "SGD(lr=0.2)";
-  EXPECT_THAT(FindDisagreement({&a, &b, &c}).value_or(""), HasSubstr("lr=0.2"));
+  EXPECT_THAT(find({&a, &b, &c}).value_or(""), HasSubstr("lr=0.2"));
   c = Worker("w2");
   c.transport = "gloo";
-  EXPECT_EQ(FindDisagreement({&a, &b, &c}), "transport: 'shm' on w0, 'gloo' on w2");
+  EXPECT_EQ(find({&a, &b, &c}), "transport: 'shm' on w0, 'gloo' on w2");
+}
+
+TEST(ModelComparison, LooksAtTheBuffersThatThePolicySynchronises) {
+  const auto with = [](TensorSpec buffer) {
+    Manifest manifest = Worker("w0").manifest;
+    manifest.buffers.push_back(std::move(buffer));
+    return manifest;
+  };
+  const Manifest plain = Worker("w0").manifest;
+  const Manifest queue = with({"queue", DType::kFloat32, {8}});
+  const Manifest longer = with({"queue", DType::kFloat32, {16}});
+  const Manifest lazy = with({"queue", DType::kUnspecified, {}});
+  Manifest wide = queue;
+  wide.parameters[0].tensor.shape = {20, 8};
+  Manifest slow = queue;
+  slow.optimizer = "SGD(lr=0.01)";
+
+  const SyncPolicy all;
+  const SyncPolicy ignoring = {.ignore_list = {"queue"}};
+  const SyncPolicy not_allowing = {.allow_list = {"bn.*"}};
+  const SyncPolicy rank_local = {.rules = {{.pattern = "queue", .operation = Operation::kNone}}};
+  const SyncPolicy averaging = {.rules = {{.pattern = "queue", .operation = Operation::kMean}}};
+  // An empty text: no difference.
+  struct Row {
+    const char* name;
+    const SyncPolicy& policy;
+    const Manifest& a;
+    const Manifest& b;
+    std::string difference;
+  };
+  const std::string shapes =
+      "buffer 'queue': float32[8] on a, float32[16] on b (the sync policy selects it)";
+  const Row rows[] = {
+      {"the same", all, queue, queue, ""},
+      {"selected", all, queue, longer, shapes},
+      {"selected by a rule", averaging, queue, longer, shapes},
+      {"missing", all, queue, plain,
+       "buffer 'queue': float32[8] on a, absent on b (the sync policy selects it)"},
+      {"without values", all, queue, lazy,
+       "buffer 'queue': float32[8] on a, no plain values on b (the sync policy selects it)"},
+      {"without values on both", all, lazy, lazy, ""},
+      {"ignored", ignoring, queue, longer, ""},
+      {"ignored and missing", ignoring, plain, queue, ""},
+      {"ignored and without values", ignoring, lazy, queue, ""},
+      {"not allowed", not_allowing, queue, longer, ""},
+      {"rank-local", rank_local, queue, longer, ""},
+      {"parameters always count", ignoring, queue, wide,
+       "parameter 'fc.weight': float32[10, 8] on a, float32[20, 8] on b"},
+      {"the optimizer always counts", ignoring, longer, slow,
+       "optimizer: SGD(lr=0.1) on a, SGD(lr=0.01) on b"},
+  };
+  for (const Row& row : rows) {
+    ModelComparison models(row.policy);
+    EXPECT_EQ(models.FirstDifference("a", row.a, "b", row.b).value_or(""), row.difference)
+        << row.name;
+  }
 }
 
 // A job whose epoch 3 runs on w0 and w1; w2 attends.
@@ -174,6 +235,78 @@ TEST(DecideHello, RefusesAModelThatCannotBeSharded) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("fc.weight")));
 }
 
+TEST(DecideHello, ComparesWhatTheNewestPolicySynchronises) {
+  JobState job = RunningJob();
+  Hello hello = HelloOf("w3", 1, 0);
+  hello.manifest.buffers.push_back({"queue", DType::kFloat32, {8}});
+  EXPECT_THAT(DecideHello(job, hello).why,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("buffer 'queue': float32[8] on w3, absent on the job")));
+  job.policies.push_back({.revision = Revision(2), .policy = {.ignore_list = {"queue"}}});
+  EXPECT_EQ(DecideHello(job, hello).greeting, Greeting::kJoin);
+}
+
+TEST(DecideRevision, TakesTheRowOfTheTable) {
+  JobState job = RunningJob();
+  job.manifest->buffers.push_back({"bn.num_batches_tracked", DType::kInt64, {}});
+  for (auto& [name, worker] : job.workers) worker.manifest = *job.manifest;
+  job.workers["w0"].manifest.buffers.push_back({"queue", DType::kFloat32, {8}});
+  job.workers["w1"].manifest.buffers.push_back({"queue", DType::kFloat32, {16}});
+  job.manifest->buffers.push_back({"queue", DType::kFloat32, {8}});
+  job.policies[0].policy.ignore_list = {"queue"};
+  struct Row {
+    const char* name;
+    UpdateSyncPolicy update;
+    std::int64_t revision;  // 0: refused
+    absl::StatusCode code = absl::StatusCode::kOk;
+    const char* text = "";
+  };
+  const SyncPolicy same = {.ignore_list = {"queue"}};
+  const SyncPolicy other = {.ignore_list = {"queue", "bn.*"}};
+  const SyncPolicy mean = {.ignore_list = {"queue"}, .operation = Operation::kMean};
+  const SyncPolicy unmatched = {.ignore_list = {"queue", "none"}};
+  const SyncPolicy all;
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  constexpr auto kAborted = absl::StatusCode::kAborted;
+  const Row rows[] = {
+      {"another", {.policy = other}, 2},
+      {"another, with the etag", {.policy = other, .etag = "e1"}, 2},
+      {"another, stale", {.policy = other, .etag = "e0"}, 0, kAborted, "newest revision is 1"},
+      {"the same", {.policy = same}, 1},
+      {"the same, with the etag", {.policy = same, .etag = "e1"}, 1},
+      {"the same, stale", {.policy = same, .etag = "e0"}, 0, kAborted, "newest revision is 1"},
+      {"unmatched", {.policy = unmatched}, 0, kInvalid, "'none' matches no buffer"},
+      {"unmatched and allowed", {.policy = unmatched, .allow_unmatched = true}, 2},
+      {"mean of integers", {.policy = mean}, 0, kInvalid, "'bn.num_batches_tracked' is int64"},
+      {"mean of integers, unmatched allowed", {.policy = mean, .allow_unmatched = true}, 0,
+       kInvalid, "'bn.num_batches_tracked' is int64"},
+      {"members differ", {.policy = all}, 0, kInvalid,
+       "members of epoch 3 differ in what would be synchronised: buffer 'queue': float32[8] on "
+       "w0, float32[16] on w1"},
+  };
+  for (const Row& row : rows) {
+    const auto decided = DecideRevision(job, row.update, absl::UnixEpoch());
+    EXPECT_EQ(decided.status().code(), row.code) << row.name << ": " << decided.status();
+    EXPECT_THAT(std::string(decided.status().message()), HasSubstr(row.text)) << row.name;
+    if (decided.ok()) {
+      EXPECT_EQ(decided->revision.value(), row.revision) << row.name;
+    }
+  }
+
+  // Members that agree must agree with the job too, or none of them could come back.
+  job.workers["w0"].manifest = job.workers["w1"].manifest;
+  EXPECT_THAT(DecideRevision(job, {.policy = all}, absl::UnixEpoch()),
+              StatusIs(kInvalid, HasSubstr("float32[8] on the job, float32[16] on w0")));
+  // Who left, and who is no member, is not asked.
+  job.workers["w0"].manifest = *job.manifest;
+  job.epoch->left = {"w1"};
+  EXPECT_THAT(DecideRevision(job, {.policy = all}, absl::UnixEpoch()), IsOk());
+  job.log.resize(static_cast<std::size_t>(kMaxRevisionsPerJob));
+  EXPECT_THAT(DecideRevision(job, {.policy = other}, absl::UnixEpoch()),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(DecideRevision(job, {.policy = same}, absl::UnixEpoch()), IsOk());
+}
+
 TEST(PolicyEtag, DiffersWheneverJobRevisionOrPolicyDo) {
   SyncPolicy policy;
   std::vector<std::string> etags = {PolicyEtag("j", Revision(1), policy),
@@ -195,6 +328,10 @@ TEST(PolicyEtag, DiffersWheneverJobRevisionOrPolicyDo) {
   add([](SyncPolicy& p) { p.schedule.every_steps = 1; });
   add([](SyncPolicy& p) { p.schedule.before_evaluation = true; });
   add([](SyncPolicy& p) { p.broadcast_parameters_at_start = false; });
+  add([](SyncPolicy& p) { p.operation = Operation::kMax; });
+  add([](SyncPolicy& p) { p.skip_unchanged = true; });
+  add([](SyncPolicy& p) { p.rules = {{.pattern = "a"}}; });
+  add([](SyncPolicy& p) { p.rules = {{.pattern = "a", .operation = Operation::kMax}}; });
   const std::size_t count = etags.size();
   std::sort(etags.begin(), etags.end());
   etags.erase(std::unique(etags.begin(), etags.end()), etags.end());
@@ -203,6 +340,8 @@ TEST(PolicyEtag, DiffersWheneverJobRevisionOrPolicyDo) {
 
 TEST(CheckSyncOnce, NeedsARunningEpochARootOfItAndSomethingToSynchronise) {
   JobState job = RunningJob();
+  LOCKSTEP_EXPECT_OK(CheckSyncOnce(job, {}));
+  LOCKSTEP_EXPECT_OK(CheckSyncOnce(job, {.root = LowestRank{}}));
   LOCKSTEP_EXPECT_OK(CheckSyncOnce(job, {.root = RootRank{1}}));
   LOCKSTEP_EXPECT_OK(CheckSyncOnce(job, {.root = RootWorker{"w1"}}));
   const auto invalid = [](const char* text) {

@@ -15,6 +15,10 @@ std::string Workers(std::size_t count) {
 std::string DescribeWaiting(const JobState& job, const std::vector<std::string>& attending) {
   const auto count = static_cast<int>(attending.size());
   const int min = job.spec.min_workers;
+  if (count >= min && !job.window_end) {
+    return absl::StrCat(Workers(attending.size()), " attend (", ListNames(attending),
+                        "), enough for an epoch");
+  }
   if (count >= min) {
     return absl::StrCat(Workers(attending.size()), " attend (", ListNames(attending),
                         "), enough for an epoch; waits up to ",

@@ -21,7 +21,8 @@ std::string Text(const ControlEntry& entry) {
   }
   const auto& once = std::get<SyncOnce>(entry.decision);
   return absl::StrCat("entry ", entry.number.value(), " = sync once",
-                      once.buffers ? " buffers" : "", once.parameters ? " parameters" : "");
+                      once.buffers ? " buffers" : "", once.parameters ? " parameters" : "",
+                      once.root ? absl::StrCat(" from ", Describe(*once.root)) : "");
 }
 
 std::string Text(const GenerationStarted& r) {

@@ -6,8 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/text.h"
+#include "common/policy/model_check.h"
 #include "coordinator/core/coordinator_fsm.h"
 #include "coordinator/core/forming.h"
+#include "coordinator/core/model_comparison.h"
 
 namespace lockstep {
 namespace {
@@ -33,15 +35,33 @@ void CoordinatorFsm::FormIfPossible(MonoTime now, JobState& job, Effects& out) {
   const EpochDecision decision = DecideEpoch(attending, rules, job.window_end, now);
   job.window_end = decision.window_end;
   if (decision.hold != Hold::kNone) return;
-  if (TurnAwayIfTheyDisagree(job, decision.members, out)) return;
+  if (TurnAwayIfTheyDisagree(job, decision.members, out)) {
+    // Others may be there, or enough of those left.
+    FormIfPossible(now, job, out);
+    return;
+  }
+  // Before the first epoch a policy is accepted unseen by any model.
+  const PolicyHistoryEntry& newest = job.newest_policy();
+  const absl::Status fits = CheckOperations(
+      newest.policy,
+      job.manifest ? *job.manifest : job.workers.at(decision.members.front()).manifest);
+  if (!fits.ok()) {
+    job.last_refusal =
+        absl::StrCat("no epoch is proposed, since revision ", newest.revision.value(),
+                     " of the sync policy does not fit the model: ", fits.message(),
+                     "; the workers wait for an update of the policy");
+    return;
+  }
   Propose(now, job, decision.members, out);
 }
 
 bool CoordinatorFsm::TurnAwayIfTheyDisagree(JobState& job, const std::vector<std::string>& members,
                                             Effects& out) {
+  ModelComparison models(job.newest_policy().policy);
+  if (TurnAwayOthersThanTheJobs(job, members, models, out)) return true;
   std::vector<const WorkerState*> workers;
   for (const std::string& name : members) workers.push_back(&job.workers.at(name));
-  const std::optional<std::string> difference = FindDisagreement(workers);
+  const std::optional<std::string> difference = FindDisagreement(workers, models);
   if (!difference) return false;
   job.last_refusal = absl::StrCat("workers that cannot train together were turned away: ",
                                   *difference);
@@ -52,24 +72,35 @@ bool CoordinatorFsm::TurnAwayIfTheyDisagree(JobState& job, const std::vector<std
   return true;
 }
 
+bool CoordinatorFsm::TurnAwayOthersThanTheJobs(JobState& job,
+                                               const std::vector<std::string>& workers,
+                                               ModelComparison& models, Effects& out) {
+  if (!job.manifest) return false;
+  bool any = false;
+  for (const std::string& name : workers) {
+    const auto difference = models.FirstDifference("the job", *job.manifest, name,
+                                                   job.workers.at(name).manifest);
+    if (!difference) continue;
+    any = true;
+    job.last_refusal = absl::StrCat("a worker with another model was turned away: ", *difference);
+    PutOut(job, name,
+           absl::InvalidArgumentError(
+               absl::StrCat("the job's epochs have another model: ", *difference)),
+           out);
+  }
+  return any;
+}
+
 void CoordinatorFsm::Propose(MonoTime now, JobState& job, const std::vector<std::string>& members,
                              Effects& out) {
   const std::string& name = job.spec.name;
   if (!job.manifest) {
     Persist(ManifestAgreed{name, job.workers.at(members.front()).manifest}, out);
     // From now on a Hello with another model is refused; these came before.
-    std::vector<std::string> others;
-    for (const auto& [other, worker] : job.workers) {
-      if (worker.manifest != *job.manifest) others.push_back(other);
-    }
-    for (const std::string& other : others) {
-      PutOut(job, other,
-             absl::InvalidArgumentError(absl::StrCat(
-                 "the job's epochs have another model: ",
-                 FirstDifference("the job", *job.manifest, other, job.workers.at(other).manifest)
-                     .value_or(""))),
-             out);
-    }
+    std::vector<std::string> all;
+    for (const auto& [worker, state] : job.workers) all.push_back(worker);
+    ModelComparison models(job.newest_policy().policy);
+    TurnAwayOthersThanTheJobs(job, all, models, out);
   }
   EpochProposed record = {.job = name, .epoch = job.last_epoch.next()};
   for (const std::string& member : members) {
@@ -81,6 +112,7 @@ void CoordinatorFsm::Propose(MonoTime now, JobState& job, const std::vector<std:
   for (const std::string& member : members) {
     WorkerState& worker = job.workers.at(member);
     worker.step = 0;
+    worker.sync = {};
     SendProposal(job, worker, out);
   }
 }
@@ -114,6 +146,7 @@ void CoordinatorFsm::StartIfReady(JobState& job, Effects& out) {
     WorkerState& worker = job.workers.at(member.worker);
     worker.stage = WorkerStage::kTraining;
     worker.step = 0;
+    worker.sync = {};
     out.send.push_back({worker.stream, Start{job.epoch->id}});
   }
 }

@@ -18,12 +18,13 @@ EpochDecision DecideEpoch(const std::vector<std::string>& attending, const Epoch
   return {.members = {attending.begin(), attending.begin() + taken}};
 }
 
-std::optional<std::string> FindDisagreement(const std::vector<const WorkerState*>& workers) {
+std::optional<std::string> FindDisagreement(const std::vector<const WorkerState*>& workers,
+                                            ModelComparison& models) {
   for (std::size_t i = 1; i < workers.size(); ++i) {
     const WorkerState& a = *workers.front();
     const WorkerState& b = *workers[i];
-    if (a.manifest != b.manifest) {
-      return FirstDifference(a.name, a.manifest, b.name, b.manifest);
+    if (auto difference = models.FirstDifference(a.name, a.manifest, b.name, b.manifest)) {
+      return difference;
     }
     if (a.transport != b.transport) {
       return absl::StrCat("transport: '", a.transport, "' on ", a.name, ", '", b.transport,

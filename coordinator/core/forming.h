@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/mono_time.h"
+#include "coordinator/core/model_comparison.h"
 #include "coordinator/core/state.h"
 
 namespace lockstep {
@@ -40,8 +41,10 @@ EpochDecision DecideEpoch(const std::vector<std::string>& attending, const Epoch
                           std::optional<MonoTime> window_end, MonoTime now);
 
 // The first respect in which workers that are to train together differ: model,
-// optimizer or transport, with both names and views. Nothing if they agree.
-std::optional<std::string> FindDisagreement(const std::vector<const WorkerState*>& workers);
+// as far as it matters, optimizer or transport, with both names and views.
+// Nothing if they agree.
+std::optional<std::string> FindDisagreement(const std::vector<const WorkerState*>& workers,
+                                            ModelComparison& models);
 
 }  // namespace lockstep
 

@@ -2,10 +2,21 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "coordinator/core/model_comparison.h"
 #include "coordinator/core/state.h"
 
 namespace lockstep {
 namespace {
+
+// A worker that takes no part may differ in what the newest policy synchronises: it
+// came when another was the newest.
+bool HasModelOf(const JobState& job, const WorkerState& worker, bool takes_part) {
+  SyncPolicy policy;
+  if (takes_part) policy = job.newest_policy().policy;
+  if (!takes_part) policy.ignore_list = {"**"};
+  ModelComparison models(policy);
+  return !models.FirstDifference("", *job.manifest, "", worker.manifest).has_value();
+}
 
 // Nothing, or the broken rule.
 std::string FirstBrokenWorkerRule(const JobState& job, const WorkerState& worker) {
@@ -33,7 +44,9 @@ std::string FirstBrokenWorkerRule(const JobState& job, const WorkerState& worker
   if (!is_away && !worker.stream.valid()) return "has no stream and is not suspect";
   if (has_left != (worker.stage == WorkerStage::kLeft)) return "left and is there";
   if (worker.sent > job.last_number()) return "was sent entries that do not exist";
-  if (job.manifest && worker.manifest != *job.manifest) return "has another model than the job";
+  if (job.manifest && !HasModelOf(job, worker, is_member && !has_left)) {
+    return "has another model than the job";
+  }
   if (is_member &&
       worker.incarnation != job.epoch->members[static_cast<std::size_t>(job.RankOf(worker.name))]
                                 .incarnation) {

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
+#include "coordinator/core/model_comparison.h"
 #include "coordinator/core/names.h"
 
 namespace lockstep {
@@ -25,11 +26,14 @@ absl::Status CheckHello(const JobState& job, const Hello& hello) {
   }
   LOCKSTEP_RETURN_IF_ERROR(Validate(hello.manifest));
   LOCKSTEP_RETURN_IF_ERROR(PlanShards(hello.manifest, 1).status());
-  if (job.manifest && hello.manifest != *job.manifest) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the model differs from that of the job's epochs before: ",
-        FirstDifference("the job", *job.manifest, hello.worker, hello.manifest).value_or(""),
-        "; start the worker with the job's model and optimizer, or create another job"));
+  if (job.manifest) {
+    ModelComparison models(job.newest_policy().policy);
+    if (const auto difference = models.FirstDifference("the job", *job.manifest, hello.worker,
+                                                       hello.manifest)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the model differs from that of the job's epochs before: ", *difference,
+          "; start the worker with the job's model and optimizer, or create another job"));
+    }
   }
   if (hello.log_number > job.last_number()) {
     return absl::FailedPreconditionError(absl::StrCat(

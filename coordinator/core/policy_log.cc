@@ -1,26 +1,19 @@
 #include "coordinator/core/policy_log.h"
 
+#include <optional>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/digest.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
+#include "common/policy/model_check.h"
+#include "coordinator/core/model_comparison.h"
 
 namespace lockstep {
 namespace {
-
-void AddRoot(const Root& root, Digester& digester) {
-  digester.Add(static_cast<std::int64_t>(root.index()));
-  if (const auto* rank = std::get_if<RootRank>(&root)) digester.Add(rank->rank);
-  if (const auto* worker = std::get_if<RootWorker>(&root)) digester.Add(worker->worker);
-}
-
-void AddPatterns(const std::vector<std::string>& patterns, Digester& digester) {
-  digester.Add(static_cast<std::int64_t>(patterns.size()));
-  for (const std::string& pattern : patterns) digester.Add(absl::string_view(pattern));
-}
 
 absl::Status CheckRoom(const JobState& job) {
   if (job.log.size() < static_cast<std::size_t>(kMaxRevisionsPerJob)) return absl::OkStatus();
@@ -50,21 +43,40 @@ absl::Status CheckRoot(const JobState& job, const Root& root) {
   return absl::OkStatus();
 }
 
+// Whether all members of the epoch have the same of what `policy` synchronises,
+// and the same as the job.
+absl::Status CheckMembersAgree(const JobState& job, const SyncPolicy& policy) {
+  if (!job.epoch) return absl::OkStatus();
+  ModelComparison models(policy);
+  const WorkerState* first = nullptr;
+  std::optional<std::string> difference;
+  for (const Member& member : job.epoch->members) {
+    const WorkerState* const worker = job.FindMember(member.worker);
+    if (worker == nullptr || difference) continue;
+    if (first == nullptr) {
+      first = worker;
+    } else {
+      difference =
+          models.FirstDifference(first->name, first->manifest, worker->name, worker->manifest);
+    }
+  }
+  if (first != nullptr && !difference) {
+    difference = models.FirstDifference("the job", *job.manifest, first->name, first->manifest);
+  }
+  if (!difference) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the members of epoch ", job.epoch->id.value(),
+      " differ in what would be synchronised: ", *difference,
+      "; leave it to the ranks by the ignore list or a rule with the operation none"));
+}
+
 }  // namespace
 
 std::string PolicyEtag(const std::string& job, Revision revision, const SyncPolicy& policy) {
   Digester digester;
-  digester.Add(absl::string_view(job)).Add(revision.value());
-  digester.Add(std::int64_t{policy.broadcast_buffers});
-  AddPatterns(policy.allow_list, digester);
-  AddPatterns(policy.ignore_list, digester);
-  digester.Add(static_cast<std::int64_t>(policy.operation));
-  AddRoot(policy.root, digester);
-  digester.Add(std::int64_t{policy.schedule.at_start})
-      .Add(policy.schedule.every_forwards)
-      .Add(policy.schedule.every_steps)
-      .Add(std::int64_t{policy.schedule.before_evaluation});
-  digester.Add(std::int64_t{policy.broadcast_parameters_at_start});
+  digester.Add(absl::string_view(job))
+      .Add(revision.value())
+      .Add(static_cast<std::int64_t>(Digest(policy)));
   return absl::StrFormat("%016x", digester.Finish());
 }
 
@@ -79,9 +91,15 @@ absl::StatusOr<PolicyHistoryEntry> DecideRevision(const JobState& job,
         " with etag ", newest.etag, ", not ", update.etag.substr(0, 80),
         "; read it and try again"));
   }
+  // A change said again changes nothing, and needs no look at the model.
+  if (update.policy == newest.policy) return newest;
   LOCKSTEP_RETURN_IF_ERROR(CheckRoom(job));
-  if (job.manifest && !update.allow_unmatched) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckPatternsMatch(update.policy, *job.manifest));
+  if (job.manifest) {
+    if (!update.allow_unmatched) {
+      LOCKSTEP_RETURN_IF_ERROR(CheckPatternsMatch(update.policy, *job.manifest));
+    }
+    LOCKSTEP_RETURN_IF_ERROR(CheckOperations(update.policy, *job.manifest));
+    LOCKSTEP_RETURN_IF_ERROR(CheckMembersAgree(job, update.policy));
   }
   const Revision revision = newest.revision.next();
   return PolicyHistoryEntry{.revision = revision,
@@ -101,7 +119,7 @@ absl::Status CheckSyncOnce(const JobState& job, const SyncOnce& what) {
     return absl::FailedPreconditionError(
         absl::StrCat("job '", job.spec.name, "' does not run: ", job.detail));
   }
-  LOCKSTEP_RETURN_IF_ERROR(CheckRoot(job, what.root));
+  if (what.root) LOCKSTEP_RETURN_IF_ERROR(CheckRoot(job, *what.root));
   return CheckRoom(job);
 }
 

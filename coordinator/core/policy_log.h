@@ -16,8 +16,11 @@ namespace lockstep {
 // A short text that differs whenever job, revision or policy differ.
 std::string PolicyEtag(const std::string& job, Revision revision, const SyncPolicy& policy);
 
-// The revision that `update` makes. Errors:
-//   InvalidArgument: the policy is not valid, or a pattern matches no buffer.
+// The revision that `update` makes; the newest, if its policy is the same.
+// Errors:
+//   InvalidArgument: the policy is not valid; or, of a model that is known, a
+//     pattern matches no buffer, a buffer's element type lacks its operation, or
+//     members of the epoch differ in a buffer that would be synchronised.
 //   Aborted: the etag is not the newest revision's.
 //   ResourceExhausted: the job's log is full.
 absl::StatusOr<PolicyHistoryEntry> DecideRevision(const JobState& job,

@@ -54,7 +54,10 @@ absl::StatusOr<Reply> CoordinatorFsm::Do(absl::Time wall_time, const UpdateSyncP
                                          Effects& out) {
   LOCKSTEP_ASSIGN_OR_RETURN(JobState* const job, FindJob(request.job));
   LOCKSTEP_ASSIGN_OR_RETURN(PolicyHistoryEntry revision, DecideRevision(*job, request, wall_time));
-  if (!request.validate_only) {
+  const bool is_new = revision.revision != job->newest_policy().revision;
+  if (is_new && !request.validate_only) {
+    // What stood in the way of an epoch may be no more.
+    job->last_refusal.clear();
     Persist(EntryAppended{.job = request.job,
                           .entry = {revision.number,
                                     PolicyRevised{revision.revision, revision.policy}},

@@ -79,6 +79,12 @@ Manifest Model(const std::string& variant) {
   manifest.parameters = {parameter("fc.weight", {variant == "wide" ? 20 : 10, 8}),
                          parameter("fc.bias", {10})};
   manifest.buffers = {{"bn.running_mean", DType::kFloat32, {8}}};
+  if (variant == "counted") {
+    manifest.buffers.push_back({"bn.num_batches_tracked", DType::kInt64, {}});
+  }
+  if (variant == "queue8") manifest.buffers.push_back({"queue", DType::kFloat32, {8}});
+  if (variant == "queue16") manifest.buffers.push_back({"queue", DType::kFloat32, {16}});
+  if (variant == "no-values") manifest.buffers.push_back({"queue", DType::kUnspecified, {}});
   manifest.optimizer = variant == "slow" ? "SGD(lr=0.01)" : "SGD(lr=0.1)";
   return manifest;
 }
@@ -107,7 +113,7 @@ class Script {
     } else if (c.verb == "update") {
       UpdateSyncPolicy update = {.job = "j", .etag = c.Text("etag", "")};
       if (update.etag == "newest") update.etag = Job()->newest_policy().etag;
-      update.policy.ignore_list = c.List("ignore");
+      update.policy = Policy(c);
       update.validate_only = c.Has("dry");
       Request(std::move(update));
     } else if (c.verb == "sync-now") {
@@ -154,7 +160,9 @@ class Script {
     if (what == "breaks") {
       Step(StreamBroke{stream});
     } else if (what == "heartbeat") {
-      Step(MessageReceived{stream, Heartbeat{epoch, c.Number("step", 0), Phase::kTraining, {}}});
+      Step(MessageReceived{stream, Heartbeat{.epoch = epoch,
+                                             .step = c.Number("step", 0),
+                                             .phase = Phase::kTraining}});
     } else if (what == "endpoint") {
       Step(MessageReceived{stream, Endpoint{epoch, c.Text("bytes", "here")}});
     } else if (what == "ready") {
@@ -192,7 +200,17 @@ class Script {
     spec.join_window = c.Duration("window", absl::Seconds(5));
     spec.lease = c.Duration("lease", absl::Seconds(10));
     spec.ready_timeout = c.Duration("ready", absl::Seconds(60));
+    spec.policy = Policy(c);
     return spec;
+  }
+
+  static SyncPolicy Policy(const Command& c) {
+    SyncPolicy policy;
+    policy.ignore_list = c.List("ignore");
+    for (std::int64_t number = 1; const auto operation = OperationFromNumber(number); ++number) {
+      if (OperationName(*operation) == c.Text("operation", "")) policy.operation = *operation;
+    }
+    return policy;
   }
 
   void Request(lockstep::Request request) {

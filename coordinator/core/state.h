@@ -72,6 +72,7 @@ struct WorkerState {
   std::int64_t step = 0;
   Phase phase = Phase::kJoining;
   std::map<std::string, double> metrics;
+  SyncCounters sync;
   std::string told;  // what the job waits for, as it was last told
   LogNumber sent;  // control entries up to this one were sent on `stream`
 };
@@ -126,7 +127,9 @@ struct JobState {
   std::string detail;  // why it is in this stage, for people
   std::map<std::string, WorkerState> workers;
   std::optional<MonoTime> window_end;   // of the join window, while it runs
-  std::optional<Manifest> manifest;     // of all epochs; set by the first
+  // Of all epochs, but for buffers that are not synchronised: the first member's
+  // of the first epoch.
+  std::optional<Manifest> manifest;
   std::optional<EpochState> epoch;      // while forming or running
   Epoch last_epoch;                     // the highest id used
   std::string last_end;                 // why the last epoch ended, for people

@@ -135,7 +135,10 @@ void CoordinatorFsm::Hear(JobState& job, WorkerState& worker, const Heartbeat& m
   worker.phase = message.phase;
   worker.metrics = message.metrics;
   // Without an epoch there are no steps of it.
-  if (message.epoch.valid()) worker.step = message.step;
+  if (message.epoch.valid()) {
+    worker.step = message.step;
+    worker.sync = message.sync;
+  }
   // Only as an answer, so that a thousand joining workers do not cause a million
   // messages.
   if (worker.stage != WorkerStage::kAttending || worker.told == job.detail) return;

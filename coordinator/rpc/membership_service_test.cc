@@ -212,6 +212,7 @@ TEST_F(NarrowMembershipServiceRpc, ASlowReaderIsSentAwayAndTheOthersAreServed) {
   }
   v1::UpdateSyncPolicyResponse updated;
   for (int i = 0; i < 20; ++i) {
+    update.mutable_policy()->set_check_parameters_every_steps(i + 1);
     ASSERT_THAT(Call(policies_, &v1::SyncPolicyService::Stub::UpdateSyncPolicy, update, &updated),
                 IsOk());
   }

@@ -54,7 +54,9 @@ absl::StatusOr<SyncNow> Decode(const v1::SyncNowRequest& request) {
   sync.job = request.job();
   sync.what.buffers = request.buffers();
   sync.what.parameters = request.parameters();
-  LOCKSTEP_ASSIGN_OR_RETURN(sync.what.root, FromProto(request.root()));
+  if (request.has_root()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(sync.what.root, FromProto(request.root()));
+  }
   return sync;
 }
 
@@ -80,8 +82,16 @@ grpc::ServerUnaryReactor* SyncPolicyService::GetSyncPolicy(grpc::CallbackServerC
                                                            v1::GetSyncPolicyResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   ReadJob(coordinator_, request->job(), std::make_shared<Completion>(reactor),
-          [response](const JobState& job) {
-            *response->mutable_revision() = ViewOfRevision(job, job.newest_policy());
+          [response, number = request->revision()](const JobState& job) {
+            const auto count = static_cast<std::int64_t>(job.policies.size());
+            if (number < 0 || number > count) {
+              return absl::NotFoundError(absl::StrCat("job '", job.spec.name,
+                                                      "' has no policy revision ", number,
+                                                      "; it has revisions 1 to ", count));
+            }
+            const std::int64_t found = number == 0 ? count : number;
+            *response->mutable_revision() =
+                ViewOfRevision(job, job.policies[static_cast<std::size_t>(found - 1)]);
             return absl::OkStatus();
           });
   return reactor;

@@ -1,6 +1,8 @@
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "coordinator/rpc/rpc_fixture.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -28,13 +30,20 @@ class SyncPolicyServiceRpc : public RpcFixture {
     if (!status.ok()) return status;
     return response.revision();
   }
-  v1::SyncPolicyRevision Newest() {
+  absl::StatusOr<v1::SyncPolicyRevision> Get(std::int64_t revision) {
     v1::GetSyncPolicyRequest request;
     request.set_job("mnist");
+    request.set_revision(revision);
     v1::GetSyncPolicyResponse response;
-    EXPECT_THAT(Call(policies_, &v1::SyncPolicyService::Stub::GetSyncPolicy, request, &response),
-                IsOk());
+    const absl::Status status =
+        Call(policies_, &v1::SyncPolicyService::Stub::GetSyncPolicy, request, &response);
+    if (!status.ok()) return status;
     return response.revision();
+  }
+  v1::SyncPolicyRevision Newest() {
+    const absl::StatusOr<v1::SyncPolicyRevision> newest = Get(0);
+    EXPECT_THAT(newest, IsOk());
+    return newest.value_or(v1::SyncPolicyRevision());
   }
   absl::Status List(int page_size, const std::string& token,
                     v1::ListSyncPolicyRevisionsResponse* response) {
@@ -60,6 +69,34 @@ TEST_F(SyncPolicyServiceRpc, AnUpdateMakesARevisionThatKeepsWhoAndWhy) {
   EXPECT_EQ(newest.reason(), "drift");
   EXPECT_EQ(newest.log_number(), 1);
   EXPECT_THAT(newest.policy().ignore_list(), ElementsAre("bn1.*"));
+}
+
+TEST_F(SyncPolicyServiceRpc, TheSamePolicyAgainMakesNoRevision) {
+  v1::UpdateSyncPolicyRequest request = Ignoring("bn1.*");
+  request.set_author("ada");
+  ASSERT_THAT(Update(request), IsOk());
+  request.set_author("bob");
+  request.set_reason("once more");
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const v1::SyncPolicyRevision again, Update(request));
+  EXPECT_EQ(again.revision(), 2);
+  EXPECT_EQ(again.author(), "ada");
+  EXPECT_EQ(again.etag(), Newest().etag());
+  EXPECT_EQ(Newest().revision(), 2);
+}
+
+TEST_F(SyncPolicyServiceRpc, EachRevisionCanBeRead) {
+  ASSERT_THAT(Update(Ignoring("bn1.*")), IsOk());
+  ASSERT_THAT(Update(Ignoring("bn2.*")), IsOk());
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const v1::SyncPolicyRevision first, Get(1));
+  EXPECT_EQ(first.revision(), 1);
+  EXPECT_EQ(first.policy().ignore_list_size(), 0);
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const v1::SyncPolicyRevision second, Get(2));
+  EXPECT_EQ(second.revision(), 2);
+  EXPECT_THAT(second.policy().ignore_list(), ElementsAre("bn1.*"));
+  EXPECT_EQ(Newest().revision(), 3);
+  for (const std::int64_t none : {std::int64_t{4}, std::int64_t{-1}, INT64_MAX, INT64_MIN}) {
+    EXPECT_THAT(Get(none), StatusIs(absl::StatusCode::kNotFound, HasSubstr("revisions 1 to 3")));
+  }
 }
 
 TEST_F(SyncPolicyServiceRpc, AStaleEtagIsRefused) {
@@ -94,7 +131,7 @@ TEST_F(SyncPolicyServiceRpc, RefusesWhatIsMalformed) {
 }
 
 TEST_F(SyncPolicyServiceRpc, ListsRevisionsNewestFirstInPages) {
-  for (int i = 0; i < 4; ++i) ASSERT_THAT(Update(Ignoring("bn1.*")), IsOk());
+  for (int i = 0; i < 4; ++i) ASSERT_THAT(Update(Ignoring(absl::StrCat("bn", i, ".*"))), IsOk());
   std::vector<std::int64_t> revisions;
   std::string token;
   do {

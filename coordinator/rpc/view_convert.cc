@@ -140,6 +140,7 @@ v1::Worker ViewOfWorker(const JobState& job, const WorkerState& worker) {
   view.set_optimizer_bytes(worker.optimizer_bytes);
   view.set_applied_log_number(AppliedBy(job, worker.name).value());
   view.mutable_metrics()->insert(worker.metrics.begin(), worker.metrics.end());
+  *view.mutable_sync() = ToProto(worker.sync);
   return view;
 }
 

@@ -50,6 +50,7 @@ std::vector<Record> OneOfEachKind() {
       EntryAppended{"mnist", {LogNumber(1), PolicyRevised{Revision(2), policy}}, "ann", "drift",
                     time},
       EntryAppended{"mnist", {LogNumber(2), SyncOnce{true, true, RootRank{1}}}, "", "", time},
+      EntryAppended{"mnist", {LogNumber(3), SyncOnce{true, false}}, "", "", time},
       EntryApplied{"mnist", LogNumber(1), "w0", 42},
   };
 }
