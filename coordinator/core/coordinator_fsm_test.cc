@@ -172,7 +172,7 @@ class RandomRun {
           update.policy.ignore_list.push_back(prng_.Below(3) ? "bn.*" : "none");
         }
         update.allow_unmatched = prng_.Below(4) > 0;
-        update.policy.schedule.every_steps = prng_.Between(-1, 5);
+        update.policy.schedule.every_steps = prng_.Between(-1, 20);
         update.validate_only = prng_.Below(5) == 0;
         const auto it = State().jobs.find(job);
         if (it != State().jobs.end() && prng_.Below(3)) {
@@ -189,7 +189,8 @@ class RandomRun {
     Hello hello = {.job = job,
                    .worker = worker,
                    .incarnation = Incarnation(prng_.Between(1, 2)),
-                   .manifest = Model(prng_.Below(40) == 0, prng_.Between(0, 2)),
+                   .manifest = Model(prng_.Below(40) == 0,
+                                     prng_.Below(4) ? 1 : prng_.Between(0, 2)),
                    .transport = prng_.Below(60) ? "shm" : "gloo"};
     const auto it = State().jobs.find(job);
     if (it != State().jobs.end()) {

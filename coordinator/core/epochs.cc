@@ -28,18 +28,16 @@ void CoordinatorFsm::FormIfPossible(MonoTime now, JobState& job, Effects& out) {
   const EpochRules rules = {.min_workers = job.spec.min_workers,
                             .max_workers = job.spec.LargestEpoch(),
                             .join_window = job.spec.join_window};
-  std::vector<std::string> attending;
-  for (const auto& [name, worker] : job.workers) {
-    if (worker.stage == WorkerStage::kAttending) attending.push_back(name);
-  }
-  const EpochDecision decision = DecideEpoch(attending, rules, job.window_end, now);
-  job.window_end = decision.window_end;
-  if (decision.hold != Hold::kNone) return;
-  if (TurnAwayIfTheyDisagree(job, decision.members, out)) {
-    // Others may be there, or enough of those left.
-    FormIfPossible(now, job, out);
-    return;
-  }
+  EpochDecision decision;
+  do {  // of those left, there may be enough
+    std::vector<std::string> attending;
+    for (const auto& [name, worker] : job.workers) {
+      if (worker.stage == WorkerStage::kAttending) attending.push_back(name);
+    }
+    decision = DecideEpoch(attending, rules, job.window_end, now);
+    job.window_end = decision.window_end;
+    if (decision.hold != Hold::kNone) return;
+  } while (TurnAwayIfTheyDisagree(job, decision.members, out));
   // Before the first epoch a policy is accepted unseen by any model.
   const PolicyHistoryEntry& newest = job.newest_policy();
   const absl::Status fits = CheckOperations(

@@ -14,12 +14,17 @@ std::optional<std::string> ModelComparison::FirstDifference(const std::string& a
                                                             const std::string& b_name,
                                                             const Manifest& b) {
   if (a == b) return std::nullopt;
-  const Manifest compared_a = Compared(a), compared_b = Compared(b);
+  Manifest compared_a = {.buffers = Synchronised(a.buffers), .optimizer = a.optimizer};
+  Manifest compared_b = {.buffers = Synchronised(b.buffers), .optimizer = b.optimizer};
+  const bool is_of_buffers =
+      a.parameters == b.parameters && compared_a.buffers != compared_b.buffers;
+  if (a.parameters != b.parameters) {
+    compared_a.parameters = a.parameters;
+    compared_b.parameters = b.parameters;
+  }
   std::optional<std::string> difference =
       lockstep::FirstDifference(a_name, compared_a, b_name, compared_b);
-  if (difference && a.parameters == b.parameters && compared_a.buffers != compared_b.buffers) {
-    absl::StrAppend(&*difference, " (the sync policy selects it)");
-  }
+  if (is_of_buffers) absl::StrAppend(&*difference, " (the sync policy selects it)");
   return difference;
 }
 
@@ -39,11 +44,11 @@ bool ModelComparison::IsSynchronised(const std::string& buffer) {
   return is_synchronised;
 }
 
-Manifest ModelComparison::Compared(const Manifest& model) {
-  Manifest compared = {.parameters = model.parameters, .optimizer = model.optimizer};
-  std::copy_if(model.buffers.begin(), model.buffers.end(), std::back_inserter(compared.buffers),
+std::vector<TensorSpec> ModelComparison::Synchronised(const std::vector<TensorSpec>& buffers) {
+  std::vector<TensorSpec> synchronised;
+  std::copy_if(buffers.begin(), buffers.end(), std::back_inserter(synchronised),
                [this](const TensorSpec& buffer) { return IsSynchronised(buffer.name); });
-  return compared;
+  return synchronised;
 }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/manifest/manifest.h"
 #include "common/policy/buffer_rules.h"
@@ -27,7 +28,7 @@ class ModelComparison {
 
  private:
   bool IsSynchronised(const std::string& buffer);
-  Manifest Compared(const Manifest& model);
+  std::vector<TensorSpec> Synchronised(const std::vector<TensorSpec>& buffers);
 
   const SyncPolicy& policy_;
   std::optional<BufferRules> rules_;         // once needed

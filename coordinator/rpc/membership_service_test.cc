@@ -93,6 +93,18 @@ TEST_F(MembershipServiceRpc, AWorkerIsWelcomedJoinsAnEpochAndTrains) {
   EXPECT_EQ(state.workers(0).rank(), 0);
   EXPECT_EQ(state.job().state(), v1::Job::STATE_RUNNING);
 
+  // What its syncs did is shown.
+  v1::AttendRequest heartbeat;
+  heartbeat.mutable_heartbeat()->set_epoch(proposal.epoch());
+  heartbeat.mutable_heartbeat()->set_step(8);
+  heartbeat.mutable_heartbeat()->mutable_sync()->set_syncs(8);
+  heartbeat.mutable_heartbeat()->mutable_sync()->set_skipped_bytes(320);
+  ASSERT_TRUE(worker.Write(heartbeat));
+  const v1::WatchJobResponse synced = AwaitJob(
+      [](const v1::WatchJobResponse& s) { return s.workers(0).step() == 8; });
+  EXPECT_EQ(synced.workers(0).sync().syncs(), 8);
+  EXPECT_EQ(synced.workers(0).sync().skipped_bytes(), 320);
+
   // A pattern that matches nothing is refused now that the model is known.
   update.mutable_policy()->add_ignore_list("bn2.*");
   EXPECT_THAT(

@@ -1,19 +1,27 @@
 #include "coordinator/rpc/sync_policy_service.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/manifest/manifest.h"
+#include "common/policy/preview.h"
 #include "coordinator/rpc/completion.h"
 #include "coordinator/rpc/page.h"
+#include "coordinator/rpc/preview_view.h"
 #include "coordinator/rpc/read_job.h"
 #include "coordinator/rpc/view_convert.h"
+#include "grpcpp/alarm.h"
 #include "proto/convert/convert.h"
 
 namespace lockstep {
@@ -58,6 +66,41 @@ absl::StatusOr<SyncNow> Decode(const v1::SyncNowRequest& request) {
     LOCKSTEP_ASSIGN_OR_RETURN(sync.what.root, FromProto(request.root()));
   }
   return sync;
+}
+
+// What a preview is made from.
+struct PreviewInputs {
+  SyncPolicy policy;
+  Manifest manifest;
+  std::vector<std::string> members;
+};
+
+absl::StatusOr<PreviewInputs> InputsOf(const JobState& job, std::optional<SyncPolicy> policy) {
+  PreviewInputs inputs = {.policy = policy.has_value() ? *std::move(policy)
+                                                       : job.newest_policy().policy};
+  if (job.manifest) {
+    inputs.manifest = *job.manifest;
+  } else if (!job.workers.empty()) {
+    // No epoch was proposed yet, perhaps since the policy does not fit.
+    inputs.manifest = job.workers.begin()->second.manifest;
+  } else {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the model of job '", job.spec.name,
+                     "' is not known yet; ask again once a worker attends"));
+  }
+  if (job.epoch) {
+    for (const Member& member : job.epoch->members) inputs.members.push_back(member.worker);
+  }
+  return inputs;
+}
+
+// On a thread of gRPC's own.
+void RunLater(std::function<void()> work) {
+  auto* alarm = new grpc::Alarm;
+  alarm->Set(std::chrono::system_clock::now(), [alarm, work = std::move(work)](bool) {
+    const std::unique_ptr<grpc::Alarm> owner(alarm);
+    work();
+  });
 }
 
 void FillRevisions(const JobState& job, std::int64_t below, const Page& page,
@@ -119,6 +162,54 @@ grpc::ServerUnaryReactor* SyncPolicyService::UpdateSyncPolicy(
               *response->mutable_revision() = ViewOfRevision(job, made);
               return absl::OkStatus();
             });
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SyncPolicyService::PreviewSyncPolicy(
+    grpc::CallbackServerContext* context, const v1::PreviewSyncPolicyRequest* request,
+    v1::PreviewSyncPolicyResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  auto completion = std::make_shared<Completion>(reactor);
+  absl::Status status = CheckJobName(request->job());
+  const absl::StatusOr<Page> page = ParsePreviewPage(*request);
+  if (status.ok()) status = page.status();
+  std::optional<SyncPolicy> policy;
+  if (status.ok() && request->has_policy()) {
+    absl::StatusOr<SyncPolicy> given = FromProto(request->policy());
+    status = given.status();
+    if (given.ok()) policy = *std::move(given);
+  }
+  if (!status.ok()) {
+    completion->Finish(status);
+    return reactor;
+  }
+  coordinator_->Read([=, this, job = request->job(), page = *page](const ClusterState* state) {
+    if (state == nullptr) {
+      completion->Finish(NoState(*coordinator_));
+      return;
+    }
+    const auto found = state->jobs.find(job);
+    absl::StatusOr<PreviewInputs> inputs = found == state->jobs.end()
+                                               ? NoSuchJob(job)
+                                               : InputsOf(found->second, policy);
+    if (!inputs.ok()) {
+      completion->Finish(inputs.status());
+      return;
+    }
+    // Many patterns on many buffers take their time, and leases end while the
+    // coordinator's thread is busy.
+    RunLater([=, inputs = *std::move(inputs)] {
+      const absl::StatusOr<PolicyPreview> preview =
+          Preview(inputs.policy, inputs.manifest, inputs.members);
+      if (!preview.ok()) {
+        completion->Finish(preview.status());
+        return;
+      }
+      absl::StatusOr<v1::PreviewSyncPolicyResponse> view = ViewOfPreview(*preview, page);
+      if (view.ok()) *response = *std::move(view);
+      completion->Finish(view.status());
+    });
   });
   return reactor;
 }

@@ -21,6 +21,9 @@ class SyncPolicyService final : public v1::SyncPolicyService::CallbackService {
   grpc::ServerUnaryReactor* UpdateSyncPolicy(grpc::CallbackServerContext* context,
                                              const v1::UpdateSyncPolicyRequest* request,
                                              v1::UpdateSyncPolicyResponse* response) override;
+  grpc::ServerUnaryReactor* PreviewSyncPolicy(grpc::CallbackServerContext* context,
+                                              const v1::PreviewSyncPolicyRequest* request,
+                                              v1::PreviewSyncPolicyResponse* response) override;
   grpc::ServerUnaryReactor* ListSyncPolicyRevisions(
       grpc::CallbackServerContext* context, const v1::ListSyncPolicyRevisionsRequest* request,
       v1::ListSyncPolicyRevisionsResponse* response) override;

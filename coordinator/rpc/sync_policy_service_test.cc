@@ -45,6 +45,15 @@ class SyncPolicyServiceRpc : public RpcFixture {
     EXPECT_THAT(newest, IsOk());
     return newest.value_or(v1::SyncPolicyRevision());
   }
+  static v1::PreviewSyncPolicyRequest PreviewOf(const std::string& job) {
+    v1::PreviewSyncPolicyRequest request;
+    request.set_job(job);
+    return request;
+  }
+  absl::Status Preview(const v1::PreviewSyncPolicyRequest& request,
+                       v1::PreviewSyncPolicyResponse* response) {
+    return Call(policies_, &v1::SyncPolicyService::Stub::PreviewSyncPolicy, request, response);
+  }
   absl::Status List(int page_size, const std::string& token,
                     v1::ListSyncPolicyRevisionsResponse* response) {
     v1::ListSyncPolicyRevisionsRequest request;
@@ -141,6 +150,112 @@ TEST_F(SyncPolicyServiceRpc, ListsRevisionsNewestFirstInPages) {
     token = page.next_page_token();
   } while (!token.empty());
   EXPECT_THAT(revisions, ElementsAre(5, 4, 3, 2, 1));
+}
+
+TEST_F(SyncPolicyServiceRpc, APreviewNeedsAModel) {
+  v1::PreviewSyncPolicyResponse preview;
+  EXPECT_THAT(Preview(PreviewOf("mnist"), &preview),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("model of job 'mnist'")));
+  EXPECT_THAT(Preview(PreviewOf("none"), &preview), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(Preview(PreviewOf(""), &preview), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(SyncPolicyServiceRpc, PreviewsTheNewestPolicyOrAnother) {
+  ASSERT_THAT(CreateJob("solo"), IsOk());
+  RawWorker worker(*membership_);
+  worker.Join("solo", "w0");
+  v1::PreviewSyncPolicyResponse preview;
+  ASSERT_THAT(Preview(PreviewOf("solo"), &preview), IsOk());
+  ASSERT_EQ(preview.buffers_size(), 1);
+  EXPECT_EQ(preview.buffers(0).name(), "bn1.running_mean");
+  EXPECT_EQ(preview.buffers(0).selection(), v1::BufferPreview::SELECTION_SYNCED);
+  EXPECT_EQ(preview.buffers(0).operation(), v1::OPERATION_BROADCAST);
+  EXPECT_EQ(preview.buffers(0).root_worker(), "w0");
+  EXPECT_EQ(preview.before_forward().transfers(), 1);
+  EXPECT_EQ(preview.before_forward().bytes(), 40);
+  EXPECT_EQ(preview.warnings_size(), 0);
+
+  v1::PreviewSyncPolicyRequest request = PreviewOf("solo");
+  request.mutable_policy()->add_ignore_list("bn1.*");
+  request.mutable_policy()->add_ignore_list("bn2.*");
+  ASSERT_THAT(Preview(request, &preview), IsOk());
+  EXPECT_EQ(preview.buffers(0).selection(), v1::BufferPreview::SELECTION_IGNORED);
+  EXPECT_EQ(preview.buffers(0).pattern(), "bn1.*");
+  EXPECT_EQ(preview.synced_buffers(), 0);
+  EXPECT_THAT(preview.warnings(), ElementsAre(HasSubstr("'bn2.*' matches no buffer")));
+
+  request.mutable_policy()->add_ignore_list("re:(");
+  EXPECT_THAT(Preview(request, &preview),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ignore_list[2]")));
+}
+
+TEST_F(SyncPolicyServiceRpc, PreviewsTheModelOfAWorkerThatWaits) {
+  RawWorker worker(*membership_);
+  ASSERT_TRUE(worker.Write(RawWorker::Hello("mnist", "w0")));
+  v1::AttendResponse welcome;
+  ASSERT_TRUE(worker.Read(&welcome));
+  v1::PreviewSyncPolicyResponse preview;
+  ASSERT_THAT(Preview(PreviewOf("mnist"), &preview), IsOk());
+  EXPECT_EQ(preview.total_buffers(), 1);
+  EXPECT_EQ(preview.buffers(0).root_worker(), "");
+}
+
+TEST_F(SyncPolicyServiceRpc, APreviewOfManyBuffersComesInPages) {
+  v1::AttendRequest hello = RawWorker::Hello("mnist", "w0");
+  for (int i = 0; i < 2500; ++i) {
+    v1::TensorSpec* buffer = hello.mutable_hello()->mutable_manifest()->add_buffers();
+    buffer->set_name(absl::StrCat("b", i));
+    buffer->set_dtype(12);
+  }
+  RawWorker worker(*membership_);
+  ASSERT_TRUE(worker.Write(hello));
+  v1::AttendResponse welcome;
+  ASSERT_TRUE(worker.Read(&welcome));
+
+  v1::PreviewSyncPolicyRequest request = PreviewOf("mnist");
+  std::vector<std::string> names;
+  std::vector<int> sizes;
+  do {
+    v1::PreviewSyncPolicyResponse page;
+    ASSERT_THAT(Preview(request, &page), IsOk());
+    EXPECT_EQ(page.total_buffers(), 2501);
+    sizes.push_back(page.buffers_size());
+    for (const auto& buffer : page.buffers()) names.push_back(buffer.name());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_THAT(sizes, ElementsAre(1000, 1000, 501));
+  ASSERT_EQ(names.size(), 2501u);
+  EXPECT_EQ(names[1], "b0");
+  EXPECT_EQ(names[2500], "b2499");
+
+  request.set_page_token("bm9uc2Vuc2U");
+  v1::PreviewSyncPolicyResponse page;
+  EXPECT_THAT(Preview(request, &page),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("page_token")));
+  request.clear_page_token();
+  request.set_page_size(-1);
+  EXPECT_THAT(Preview(request, &page), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(SyncPolicyServiceRpc, SyncNowWithoutARootGoesByThePolicy) {
+  ASSERT_THAT(CreateJob("solo"), IsOk());
+  RawWorker worker(*membership_);
+  worker.Join("solo", "w0");
+  const auto heard_root = [&](const v1::SyncNowRequest& request) -> std::string {
+    v1::SyncNowResponse response;
+    EXPECT_THAT(Call(policies_, &v1::SyncPolicyService::Stub::SyncNow, request, &response), IsOk());
+    v1::AttendResponse heard;
+    EXPECT_TRUE(worker.Read(&heard));
+    if (heard.new_entries().entries_size() != 1) return "no entry";
+    const v1::SyncOnce& once = heard.new_entries().entries(0).sync_once();
+    return once.has_root() ? absl::StrCat("rank ", once.root().rank()) : "by the policy";
+  };
+  v1::SyncNowRequest request;
+  request.set_job("solo");
+  request.set_buffers(true);
+  EXPECT_EQ(heard_root(request), "by the policy");
+  request.mutable_root();
+  EXPECT_EQ(heard_root(request), "rank 0");
 }
 
 TEST_F(SyncPolicyServiceRpc, SyncNowNeedsARunningJob) {
