@@ -19,10 +19,11 @@ namespace lockstep {
 // Sum and mean of floating types, and of each component of complex ones: added in
 // double in rank order, then rounded once, to nearest; a result that is not a
 // number is the dtype's quiet NaN, and one beyond its range is what LibTorch makes of
-// it (infinity; 448 in float8_e4m3fn; NaN in the fnuz types). A mean is sum(weight * value) / sum(weight),
-// also in double; `weights` (of a mean only) by rank, each finite and none below 0,
-// their sum finite and above 0; empty: all count alike. A rank of weight 0 is not
-// read. Sums of integers wrap; a sum of bools is a logical or.
+// it (infinity; 448 in float8_e4m3fn; NaN in the fnuz types). A mean is
+// sum(weight * value) / sum(weight), also in double; `weights` (of a mean only) by
+// rank, each finite and none below 0, their sum finite and above 0; empty: all count
+// alike. A rank of weight 0 is not read.
+// Sums of integers wrap; a sum of bools is a logical or.
 // Min and max: the element itself of the first rank that has the extreme; NaN wins.
 //
 // There is at least one source. Memory may be unaligned; `into` may be one of the

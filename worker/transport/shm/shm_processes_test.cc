@@ -108,7 +108,8 @@ TEST(ShmProcesses, ADisagreementIsNamedAcrossProcesses) {
   for (int rank = 0; rank < 2; ++rank) {
     const std::string result = processes.Result(rank);
     EXPECT_THAT(result, testing::StartsWith(absl::StrCat(rank, " INVALID_ARGUMENT")));
-    EXPECT_THAT(result, HasSubstr("tensor 'mean': float32[] by broadcast from rank 0 on w0 (rank 0), absent on w1"));
+    EXPECT_THAT(result, HasSubstr("tensor 'mean': float32[] by broadcast from rank 0 on w0 (rank 0), "
+                                  "absent on w1"));
   }
 }
 
