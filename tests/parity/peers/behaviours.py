@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import inputs
 
 RANKS = 2
+SOON_S = 5
 
 
 @dataclass
@@ -153,6 +154,8 @@ def called_alone(caller):
         if rank.outcome != "error":
             return f"no error ({rank.outcome})"
         error = rank.error
+        if rank.notes[-1]["seconds"] > SOON_S:
+            return "error, late"
         named = re.search(rf"\bw{missing}\b|\brank:?\s*{missing}\b", error) is not None
         return f"error, {'names' if named else 'does not name'} the missing rank"
 

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SYSTEMS = {"lockstep": "Lockstep", "ddp": "torch DDP", "fairscale": "fairscale ShardedDDP"}
 NOTE = (
     f"Where a system may hang, every wait of its own was limited to {OPERATION_TIMEOUT_S} s (the "
-    f"peers' default is 30 minutes) and what went on for {DEADLINE_S} s without progress counts as hanging."
+    f"peers' default is 30 minutes), and what made no progress for {DEADLINE_S} s counts as hanging."
 )
 
 
@@ -38,11 +38,12 @@ def parse_flags():
     parser.add_argument("--transport", choices=["gloo", "shm"], default="gloo",
                         help="of Lockstep; default: gloo, as the peers")
     parser.add_argument("--only", metavar="ID", action="append", default=[],
-                        help="only this row of (b), by its id in behaviours.py (repeatable)")
+                        help="only this row of (b), by its id in behaviours.py, or 'parity': (a) "
+                             "(repeatable)")
     parser.add_argument("--programs", metavar="DIR", type=Path, default=ROOT / "bazel-bin",
                         help="where the build put Lockstep's programs; default: %(default)s")
     flags = parser.parse_args()
-    unknown = set(flags.only) - {behaviour.id for behaviour in BEHAVIOURS}
+    unknown = set(flags.only) - {"parity"} - {behaviour.id for behaviour in BEHAVIOURS}
     if unknown:
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
     return flags
@@ -94,7 +95,8 @@ def main():
     python = peers_python()
     with tempfile.TemporaryDirectory(prefix="lockstep-peers-") as folder:
         with World(folder, flags.programs.resolve(), python, flags.transport) as world:
-            parities = [] if flags.only else measure_parity(world)
+            asks_parity = not flags.only or "parity" in flags.only
+            parities = measure_parity(world) if asks_parity else []
             answers = measure_behaviours(world, behaviours)
             versions = world.versions
 
@@ -116,7 +118,7 @@ def main():
     behaviour_table = (
         ["what happens at", *SYSTEMS.values()],
         [[b.question, *(answers[b.id].get(system, "n/a") for system in SYSTEMS)] for b in behaviours])
-    tables = [parity_table, behaviour_table] if parities else [behaviour_table]
+    tables = [each for each in (parity_table, behaviour_table) if each[1]]
     print("\n".join(table.as_text(*each) for each in tables))
     print(NOTE)
     if flags.markdown:

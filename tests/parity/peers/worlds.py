@@ -14,9 +14,11 @@ HERE = Path(__file__).resolve().parent
 POLL_S = 0.02
 START_S = 180  # for processes to start and load their libraries
 PATIENCE_S = 120  # for scripts that no system hangs in
-# Scripts in which a system may hang: each operation's own limit, and ours.
+# In scripts in which a system may hang: each wait's own limit, and how long all
+# ranks may go on without progress.
 OPERATION_TIMEOUT_S = 3
-DEADLINE_S = 5  # without any progress
+JOIN_TIMEOUT_S = 4
+DEADLINE_S = 10
 
 
 @dataclass
@@ -94,7 +96,10 @@ class World:
         with contextlib.ExitStack() as stack:
             ranks = [self._start(system, plan, folder, stack) for plan in plans]
             outputs = [plan["output"] for plan in plans]
-            self._await(ranks, outputs, DEADLINE_S if may_hang else PATIENCE_S)
+            idle = {rank for script in scripts for op in script["ops"] if op["do"] == "idle"
+                    for rank in op["ranks"]}
+            active = [process for rank, process in enumerate(ranks) if rank not in idle]
+            self._await(active, outputs, DEADLINE_S if may_hang else PATIENCE_S)
             exits = [rank.poll() for rank in ranks]
         return self._collect(system, scripts, plans, exits, folder)
 
@@ -110,7 +115,7 @@ class World:
             "lr": inputs.LR,
             "rows": inputs.ROWS,
             "operation_timeout_s": OPERATION_TIMEOUT_S if may_hang else 60,
-            "join_timeout_s": 4 if may_hang else 60,
+            "join_timeout_s": JOIN_TIMEOUT_S if may_hang else 60,
             "rendezvous": str(folder / "rendezvous"),
             "coordinator": self._address if world > 1 else "",
             "transport": self._transport,
