@@ -164,7 +164,7 @@ class Player {
   // Does one operation and writes down what came of it.
   template <typename Operation>
   absl::Status Note(const std::string& what, Operation operation) {
-    const std::int64_t syncs = session_ == nullptr ? 0 : session_->stats().syncs;
+    const std::int64_t syncs = session_ == nullptr ? 0 : session_->stats().sync.transfers;
     const auto start = std::chrono::steady_clock::now();
     absl::Status status;
     try {
@@ -178,7 +178,7 @@ class Player {
                  {"buffers", ValuesOf(model_->Buffers())}, {"weights", ValuesOf(model_->Parameters())},
                  {"seen", nullptr}, {"syncs", 0}, {"sockets", OpenSockets()}};
     if (model_->Seen().defined()) note["seen"] = ValuesOf(model_->Seen());
-    if (session_ != nullptr) note["syncs"] = session_->stats().syncs - syncs;
+    if (session_ != nullptr) note["syncs"] = session_->stats().sync.transfers - syncs;
     out_ << note.dump() << std::endl;
     return status;
   }
