@@ -1,7 +1,8 @@
 #include "worker/torch/module_model.h"
 
-#include <cstring>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "common/base/status_matchers.h"
 #include "common/sharding/shard_plan.h"
@@ -38,15 +39,6 @@ std::vector<std::string> NamesOf(const TensorAccess& access) {
   std::vector<std::string> names;
   for (const TensorView& view : access.views()) names.push_back(view.spec.name);
   return names;
-}
-
-// Overwrites all views with bytes that count up from `first`.
-void Count(const TensorAccess& access, int first) {
-  for (const TensorView& view : access.views()) {
-    for (std::int64_t i = 0; i < view.bytes(); ++i) {
-      view.data[i] = static_cast<std::byte>(first + i);
-    }
-  }
 }
 
 struct NetImpl : torch::nn::Module {
@@ -131,139 +123,58 @@ TEST(Describe, ATrainableParameterThatIsNotFloat32IsRefusedByThePlan) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("half")));
 }
 
-TEST(Describe, RefusesTensorsThatCannotTakePartByName) {
-  const std::vector<std::pair<at::Tensor, std::string>> unfit = {
-      {at::Tensor(), "undefined"},
-      {torch::ones({2}, torch::kMeta), "meta"},
-      {torch::ones({2, 2}).to_sparse(), "sparse"},
-      {torch::quantize_per_tensor(torch::ones({2}), 0.1, 0, torch::kQInt8), "QInt8"},
-  };
-  for (std::size_t i = 0; i < unfit.size(); ++i) {
-    const auto model = ModelOfBuffers({{"a.bad", unfit[i].first}});
-    EXPECT_THAT(model->Describe(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                            AllOf(HasSubstr("buffer 'a.bad'"),
-                                                  HasSubstr(unfit[i].second))));
-    EXPECT_THAT(model->Buffers(All),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("buffer 'a.bad'")));
-  }
+TEST(Describe, ABufferWithoutPlainValuesIsListedWithoutTypeAndShape) {
+  const auto model = ModelOfBuffers({{"a", torch::ones({2})},
+                                     {"sparse", torch::ones({2, 2}).to_sparse()},
+                                     {"meta", torch::ones({2}, torch::kMeta)},
+                                     {"undefined", at::Tensor()},
+                                     {"z", torch::ones({3}, torch::kLong)}});
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Manifest manifest, model->Describe());
+  EXPECT_THAT(manifest.buffers,
+              ElementsAre(TensorSpec{"a", DType::kFloat32, {2}}, TensorSpec{"sparse"},
+                          TensorSpec{"meta"}, TensorSpec{"undefined"},
+                          TensorSpec{"z", DType::kInt64, {3}}));
+  EXPECT_THAT(model->Buffers(All),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("buffer 'sparse'"), HasSubstr("exclude it"))));
+}
+
+TEST(Describe, AParameterWithoutPlainValuesIsRefusedByName) {
+  auto tensors = std::make_unique<ListedTensors>();
+  tensors->parameters = {{"lazy", torch::ones({2}, torch::kMeta)}};
+  EXPECT_THAT(ModuleModel(std::move(tensors)).Describe(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("parameter 'lazy'")));
 }
 
 TEST(Buffers, AnExcludedBufferIsNotInspected) {
-  const auto model =
-      ModelOfBuffers({{"meta", torch::ones({2}, torch::kMeta)}, {"good", torch::ones({2})}});
+  const auto model = ModelOfBuffers({{"sparse", torch::ones({2, 2}).to_sparse()},
+                                     {"good", torch::ones({2})},
+                                     {"undefined", at::Tensor()}});
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(
       const auto access, model->Buffers([](absl::string_view name) { return name == "good"; }));
   EXPECT_THAT(NamesOf(*access), ElementsAre("good"));
 }
 
-TEST(Buffers, EveryElementTypeIsViewedByteForByte) {
-  const std::vector<std::pair<at::ScalarType, DType>> types = {
-      {at::kBool, DType::kBool},
-      {at::kChar, DType::kInt8},
-      {at::kShort, DType::kInt16},
-      {at::kInt, DType::kInt32},
-      {at::kLong, DType::kInt64},
-      {at::kByte, DType::kUint8},
-      {at::kUInt16, DType::kUint16},
-      {at::kUInt32, DType::kUint32},
-      {at::kUInt64, DType::kUint64},
-      {at::kHalf, DType::kFloat16},
-      {at::kBFloat16, DType::kBfloat16},
-      {at::kFloat, DType::kFloat32},
-      {at::kDouble, DType::kFloat64},
-      {at::kComplexHalf, DType::kComplex32},
-      {at::kComplexFloat, DType::kComplex64},
-      {at::kComplexDouble, DType::kComplex128},
-      {at::kFloat8_e4m3fn, DType::kFloat8E4m3fn},
-      {at::kFloat8_e5m2, DType::kFloat8E5m2},
-      {at::kFloat8_e4m3fnuz, DType::kFloat8E4m3fnuz},
-      {at::kFloat8_e5m2fnuz, DType::kFloat8E5m2fnuz},
-      {at::kFloat8_e8m0fnu, DType::kFloat8E8m0fnu},
-  };
-  for (const auto& [type, dtype] : types) {
-    // Direct, and through a staged copy of every second element.
-    for (const bool strided : {false, true}) {
-      at::Tensor tensor = at::empty({3, strided ? 4 : 2}, type);
-      if (strided) tensor = tensor.slice(1, 0, 4, 2);
-      const auto model = ModelOfBuffers({{"buffer", tensor}});
-      LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto access, model->Buffers(All));
-      const TensorView& view = access->views()[0];
-      EXPECT_EQ(view.spec.dtype, dtype) << c10::toString(type);
-      EXPECT_EQ(view.bytes(), static_cast<std::int64_t>(6 * tensor.element_size()));
-      EXPECT_EQ(view.data == tensor.data_ptr(), !strided);
-      // Bytes of 0 and 1 are valid in every type, also in bool.
-      for (std::int64_t i = 0; i < view.bytes(); ++i) view.data[i] = std::byte(i % 2);
-      LOCKSTEP_ASSERT_OK(access->WriteBack(AllOf(*access)));
-      LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto again, model->Buffers(All));
-      for (std::int64_t i = 0; i < view.bytes(); ++i) {
-        ASSERT_EQ(again->views()[0].data[i], std::byte(i % 2)) << c10::toString(type);
-      }
-    }
-  }
+TEST(Buffers, ATypeOrShapeThatChangedSinceJoiningIsFollowed) {
+  Net net;
+  ModuleModel model(TensorsOf(*net));
+  LOCKSTEP_ASSERT_OK(model.Describe().status());
+  net->norm->running_mean.resize_({5});
+  net->norm->running_var.set_data(torch::full({2}, 7.0, torch::kDouble));
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto access, model.Buffers(All));
+  EXPECT_EQ(access->views()[0].spec.ToString(), "float32[5]");
+  EXPECT_EQ(access->views()[1].spec.ToString(), "float64[2]");
+  EXPECT_EQ(access->views()[1].data, net->norm->running_var.data_ptr());
 }
 
-TEST(Buffers, AnyLayoutIsStagedAndWrittenBackInPlace) {
-  const at::Tensor base = torch::zeros({4, 6});  // of two buffers that share no element
-  const std::vector<NamedTensor> buffers = {
-      {"transposed", torch::zeros({2, 3}).t()},
-      {"channels_last", torch::zeros({2, 3, 4, 5}).to(at::MemoryFormat::ChannelsLast)},
-      {"column", base.select(1, 2)},
-      {"block", base.slice(0, 0, 4, 2).slice(1, 3, 6)},
-      {"conjugate", torch::zeros({3}, torch::kComplexFloat).conj()},
-  };
-  const auto model = ModelOfBuffers(buffers);
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto access, model->Buffers(All));
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
-    const TensorView& view = access->views()[i];
-    const at::Tensor expected =
-        torch::arange(view.spec.elements()).to(buffers[i].tensor.scalar_type()).reshape(
-            buffers[i].tensor.sizes()) + 1;
-    const at::Tensor contiguous = expected.contiguous();
-    std::memcpy(view.data, contiguous.const_data_ptr(), view.bytes());
-    const auto strides = buffers[i].tensor.strides().vec();
-    const void* memory = buffers[i].tensor.const_data_ptr();
-    LOCKSTEP_ASSERT_OK(access->WriteBack(AllOf(*access)));
-    EXPECT_EQ(buffers[i].tensor.strides().vec(), strides);
-    EXPECT_EQ(buffers[i].tensor.const_data_ptr(), memory);
-    EXPECT_TRUE(torch::equal(buffers[i].tensor, expected)) << buffers[i].name;
-  }
-  EXPECT_EQ(base.select(1, 1).abs().sum().item<float>(), 0);
-}
-
-TEST(Buffers, ExpandedTensorsAreRefusedByName) {
-  const auto model = ModelOfBuffers({{"mean", torch::ones({1}).expand({4})}});
-  EXPECT_THAT(model->Buffers(All),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("buffer 'mean'")));
-  const auto window =
-      ModelOfBuffers({{"window", torch::ones({4}).unfold(0, 2, 1)}});
-  EXPECT_THAT(window->Buffers(All),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("buffer 'window'")));
-}
-
-TEST(Buffers, ScalarsAndEmptyTensorsTakePart) {
-  const at::Tensor scalar = torch::zeros({}, torch::kLong);
-  const auto model = ModelOfBuffers({{"scalar", scalar},
-                                     {"empty", torch::zeros({0, 3})},
-                                     {"none", torch::zeros({2, 0}).t()}});
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto access, model->Buffers(All));
-  ASSERT_THAT(NamesOf(*access), ElementsAre("scalar", "empty", "none"));
-  EXPECT_EQ(access->views()[0].bytes(), 8);
-  EXPECT_EQ(access->views()[1].bytes(), 0);
-  const std::int64_t value = 42;
-  std::memcpy(access->views()[0].data, &value, sizeof(value));
-  LOCKSTEP_ASSERT_OK(access->WriteBack(AllOf(*access)));
-  EXPECT_EQ(scalar.item<std::int64_t>(), 42);
-}
-
-TEST(Buffers, ATensorWithTwoNamesAppearsOnceAndStaysOneTensor) {
-  const at::Tensor shared = torch::zeros({4});
-  const auto model = ModelOfBuffers(
-      {{"a", shared}, {"b", shared}, {"c", shared.view({4})}, {"d", shared.view({2, 2})}});
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto access, model->Buffers(All));
-  EXPECT_THAT(NamesOf(*access), ElementsAre("a", "d"));
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(
-      const auto second, model->Buffers([](absl::string_view name) { return name != "a"; }));
-  EXPECT_THAT(NamesOf(*second), ElementsAre("b", "d"));
+TEST(Buffers, ABufferThatIsRegisteredLaterIsFollowed) {
+  Net net;
+  ModuleModel model(TensorsOf(*net));
+  LOCKSTEP_ASSERT_OK(model.Describe().status());
+  net->register_buffer("late", torch::ones({3}));
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto access, model.Buffers(All));
+  EXPECT_THAT(NamesOf(*access), ElementsAre("late", "norm.running_mean", "norm.running_var",
+                                            "norm.num_batches_tracked"));
 }
 
 TEST(Buffers, AReassignedBufferIsFollowed) {
@@ -276,20 +187,6 @@ TEST(Buffers, AReassignedBufferIsFollowed) {
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto access, model.Buffers(All));
   EXPECT_EQ(access->views()[0].data, replacement.data_ptr());
   EXPECT_NE(access->views()[0].data, before->views()[0].data);
-}
-
-TEST(Buffers, AGraphThatSavedABufferRefusesToUseItAfterASync) {
-  const at::Tensor buffer = torch::ones({2});
-  const at::Tensor weight = torch::ones({2}).requires_grad_();
-  const auto model = ModelOfBuffers({{"buffer", buffer}});
-  const at::Tensor loss = (weight * buffer).sum();
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto access, model->Buffers(All));
-  Count(*access, 0);
-  LOCKSTEP_ASSERT_OK(access->WriteBack(AllOf(*access)));
-  EXPECT_THROW(loss.backward(), c10::Error);
-  // And a graph made afterwards is none the worse for it.
-  (weight * buffer).sum().backward();
-  EXPECT_TRUE(torch::equal(weight.grad(), buffer));
 }
 
 TEST_F(AdoptedNet, ParametersKeepTheirValuesAndLiveInTheArena) {
@@ -397,6 +294,92 @@ TEST(Adopt, APlanThatDoesNotFitChangesNothing) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("inner.0.bias")));
   EXPECT_EQ(net->scale.const_data_ptr(), before);
   EXPECT_FALSE(net->scale.grad().defined());
+}
+
+TEST(Script, BuffersOfNestedModulesHaveFullNamesAndPlainAttributesAreLeftAlone) {
+  torch::jit::Module block("block");
+  block.register_buffer("mean", torch::zeros({2}));
+  block.register_attribute("cache", c10::TensorType::get(), torch::zeros({9}));
+  block.register_attribute("count", c10::IntType::get(), 3);
+  torch::jit::Module middle("middle");
+  middle.register_module("block", block);
+  torch::jit::Module module("outer");
+  module.register_module("middle", middle);
+  module.register_buffer("top", torch::zeros({2}));
+  ModuleModel model(TensorsOf(module));
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Manifest manifest, model.Describe());
+  EXPECT_THAT(manifest.buffers,
+              ElementsAre(TensorSpec{"middle.block.mean", DType::kFloat32, {2}},
+                          TensorSpec{"top", DType::kFloat32, {2}}));
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto access, model.Buffers(All));
+  EXPECT_THAT(NamesOf(*access), ElementsAre("middle.block.mean", "top"));
+}
+
+// `net` with `second` attached to it under `prefix`.
+absl::StatusOr<std::unique_ptr<NamedTensors>> Attached(Net& net, std::string prefix,
+                                                       torch::nn::Module& second) {
+  std::vector<Attachment> attached;
+  attached.push_back({std::move(prefix), TensorsOf(second)});
+  return Attach(TensorsOf(*net), std::move(attached));
+}
+
+TEST(Attach, AllTensorsOfASecondModuleAreBuffersUnderItsPrefix) {
+  Net net;
+  torch::nn::BatchNorm1d ema(3);
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(auto tensors, Attached(net, "copies.ema", *ema));
+  ModuleModel model(std::move(tensors));
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Manifest manifest, model.Describe());
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Manifest alone, ModuleModel(TensorsOf(*net)).Describe());
+  EXPECT_EQ(manifest.parameters, alone.parameters);
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(
+      const auto access,
+      model.Buffers([](absl::string_view name) { return name.substr(0, 4) != "norm"; }));
+  EXPECT_THAT(NamesOf(*access),
+              ElementsAre("copies.ema.weight", "copies.ema.bias", "copies.ema.running_mean",
+                          "copies.ema.running_var", "copies.ema.num_batches_tracked"));
+  EXPECT_EQ(access->views()[0].data, ema->weight.data_ptr());
+}
+
+TEST(Attach, TheSameBufferInBothModulesTakesPartOnceUnderItsFirstName) {
+  Net net;
+  torch::nn::Module second("second");
+  second.register_buffer("mean", net->norm->running_mean);
+  second.register_parameter("bias", net->conv->bias, /*requires_grad=*/false);
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(auto tensors, Attached(net, "ema", second));
+  ModuleModel model(std::move(tensors));
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto access, model.Buffers(All));
+  EXPECT_THAT(NamesOf(*access), ElementsAre("norm.running_mean", "norm.running_var",
+                                            "norm.num_batches_tracked", "ema.bias"));
+}
+
+TEST(Attach, ATrainableParameterOfTheFirstModuleIsRefusedByName) {
+  Net net;
+  torch::nn::Module second("second");
+  second.register_parameter("shared", net->scale);
+  EXPECT_THAT(Attached(net, "ema", second),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("'ema.shared'"), HasSubstr("parameter 'scale'"))));
+  // A tensor of its own over the same memory would lose it when the other one moves.
+  torch::nn::Module third("third");
+  third.register_buffer("row", net->conv->weight.detach().select(0, 0));
+  EXPECT_THAT(Attached(net, "ema", third),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'conv.weight'")));
+}
+
+TEST(Attach, BadPrefixesAndNamesThatAreTakenAreRefused) {
+  Net net;
+  torch::nn::Linear second(2, 2);
+  for (const std::string prefix : {"", ".", ".ema", "ema.", "a..b", "e\nma", "\xff"}) {
+    EXPECT_THAT(Attached(net, prefix, *second),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("prefix '")));
+  }
+  EXPECT_THAT(Attached(net, "inner.0", *second),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'inner.0.weight'")));
+  std::vector<Attachment> twice;
+  twice.push_back({"ema", TensorsOf(*second)});
+  twice.push_back({"ema", TensorsOf(*second)});
+  EXPECT_THAT(Attach(TensorsOf(*net), std::move(twice)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'ema.weight'")));
 }
 
 TEST(Script, ParametersAndBuffersOfATorchScriptModuleTakePart) {
