@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "c10/core/GradMode.h"
 #include "common/base/status_macros.h"
+#include "common/base/text.h"
 #include "worker/agent/grpc_link.h"
 #include "worker/agent/incarnation.h"
 #include "worker/session/transports.h"
@@ -34,18 +36,35 @@ EngineOptions EngineOptionsOf(const SessionOptions& options) {
           .operation_timeout = options.operation_timeout};
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Session>> Session::Join(const SessionOptions& options,
-                                                       torch::nn::Module& module,
-                                                       const OptimizerConfig& optimizer) {
-  return JoinWith(options, std::make_unique<ModuleModel>(TensorsOf(module)), optimizer);
+absl::StatusOr<std::unique_ptr<Model>> ModelOf(std::unique_ptr<NamedTensors> trained,
+                                               const std::vector<AttachedModule>& attached) {
+  std::vector<Attachment> attachments;
+  for (const AttachedModule& second : attached) {
+    if (second.module == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the module attached as ", Quoted(second.prefix), " is null"));
+    }
+    attachments.push_back({second.prefix, TensorsOf(*second.module)});
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<NamedTensors> tensors,
+                            Attach(std::move(trained), std::move(attachments)));
+  return std::make_unique<ModuleModel>(std::move(tensors));
 }
 
-absl::StatusOr<std::unique_ptr<Session>> Session::Join(const SessionOptions& options,
-                                                       torch::jit::Module& module,
-                                                       const OptimizerConfig& optimizer) {
-  return JoinWith(options, std::make_unique<ModuleModel>(TensorsOf(module)), optimizer);
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Join(
+    const SessionOptions& options, torch::nn::Module& module, const OptimizerConfig& optimizer,
+    const std::vector<AttachedModule>& attached) {
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ModelOf(TensorsOf(module), attached));
+  return JoinWith(options, std::move(model), optimizer);
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Join(
+    const SessionOptions& options, torch::jit::Module& module, const OptimizerConfig& optimizer,
+    const std::vector<AttachedModule>& attached) {
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ModelOf(TensorsOf(module), attached));
+  return JoinWith(options, std::move(model), optimizer);
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::JoinWith(const SessionOptions& options,
@@ -72,9 +91,11 @@ absl::StatusOr<std::unique_ptr<Session>> Session::JoinWith(const SessionOptions&
 
 absl::StatusOr<std::unique_ptr<Session>> Session::JoinBy(
     std::unique_ptr<CoordinatorLink> link, std::shared_ptr<TransportFactory> transports,
-    const SessionOptions& options, torch::nn::Module& module, const OptimizerConfig& optimizer) {
+    const SessionOptions& options, torch::nn::Module& module, const OptimizerConfig& optimizer,
+    const std::vector<AttachedModule>& attached) {
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ModelOf(TensorsOf(module), attached));
   return JoinEpoch(std::move(link), std::move(transports), EngineOptionsOf(options),
-                   std::make_unique<ModuleModel>(TensorsOf(module)), optimizer);
+                   std::move(model), optimizer);
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::JoinEpoch(
@@ -99,13 +120,22 @@ absl::Status Session::BeforeForward() {
 
 absl::Status Session::BeforeEvaluation() { return engine_->BeforeEvaluation(); }
 
+absl::Status Session::BeforeCheckpoint() { return engine_->BeforeCheckpoint(); }
+
 absl::Status Session::Step(const StepOptions& options) { return engine_->Step(options); }
+
+absl::Status Session::SyncBuffers() { return engine_->SyncBuffers(); }
 
 absl::Status Session::BroadcastBuffers(int root) { return engine_->BroadcastBuffers(root); }
 
 absl::Status Session::BroadcastParameters(int root) { return engine_->BroadcastParameters(root); }
 
 absl::StatusOr<BufferDrift> Session::MeasureBufferDrift() { return engine_->MeasureBufferDrift(); }
+
+absl::StatusOr<Revision> Session::RevisePolicy(const SyncPolicy& policy,
+                                               const std::string& reason) {
+  return engine_->RevisePolicy(policy, reason);
+}
 
 void Session::Report(Phase phase, const std::map<std::string, double>& metrics) {
   engine_->Report(phase, metrics);
