@@ -38,8 +38,8 @@ absl::StatusOr<Revision> GrpcPolicyWriter::Revise(const SyncPolicy& policy,
                          ->UpdateSyncPolicy(&context, request, &response));
   if (absl::IsDeadlineExceeded(status)) {
     return absl::DeadlineExceededError(
-        absl::StrCat("the coordinator at ", address_, " did not answer to a policy revision within ",
-                     absl::FormatDuration(timeout), kOutcomeUnknown));
+        absl::StrCat("the coordinator at ", address_, " did not answer to a policy revision ",
+                     "within ", absl::FormatDuration(timeout), kOutcomeUnknown));
   }
   if (absl::IsUnavailable(status)) {
     return absl::UnavailableError(absl::StrCat("cannot revise the policy at the coordinator at ",
