@@ -62,10 +62,13 @@ export UBSAN_OPTIONS=print_stacktrace=1:${UBSAN_OPTIONS:-}
 if [[ -n $replay ]]; then
   exec "$out/policy_fuzz" "$replay"
 fi
+# The log has every line; an input that reaches new code is not news.
 status=0
 "$out/policy_fuzz" -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
   -dict="$here/tests/fuzz/policy.dict" -print_final_stats=1 -artifact_prefix="$out/" \
-  "$out/corpus" "$here/tests/fuzz/corpus" 2>&1 | tee "$out/log" || status=$?
+  "$out/corpus" "$here/tests/fuzz/corpus" 2>&1 | tee "$out/log" |
+  grep --line-buffered --invert-match --extended-regexp '\s(NEW|REDUCE)\s|^"|^#####' ||
+  status=${PIPESTATUS[0]}
 ((status == 0)) && exit 0
 found=$(sed -n 's/.*Test unit written to //p' "$out/log" | tail -1)
 echo "lockstep fuzz: found an input that fails, kept as ${found:-(none written)}" >&2

@@ -3,9 +3,11 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
@@ -86,6 +88,55 @@ class Patterns {
   std::map<std::string, Pattern> parsed_;
 };
 
+// As pattern.h words it: matches[g][n] says whether the pattern from byte g on
+// matches the name from byte n on.
+bool GlobMatches(absl::string_view glob, absl::string_view name) {
+  std::vector<std::vector<bool>> matches(glob.size() + 1, std::vector<bool>(name.size() + 1));
+  matches[glob.size()][name.size()] = true;
+  for (std::size_t g = glob.size(); g-- > 0;) {
+    const absl::string_view rest = glob.substr(g);
+    const bool starts_component = g == 0 || glob[g - 1] == '.';
+    const bool any_depth = starts_component && absl::StartsWith(rest, "**.");
+    const bool stars = absl::StartsWith(rest, "**");
+    bool below = false;  // whether a component after byte n goes on as `**.` does
+    for (std::size_t n = name.size() + 1; n-- > 0;) {
+      const bool ends = n == name.size();
+      if (!ends && name[n] == '.') below = below || (any_depth && matches[g + 3][n + 1]);
+      if (any_depth) {
+        matches[g][n] = matches[g + 3][n] || below;
+      } else if (stars) {
+        matches[g][n] = matches[g + 2][n] || (!ends && matches[g][n + 1]);
+      } else if (rest[0] == '*') {
+        matches[g][n] = matches[g + 1][n] || (!ends && name[n] != '.' && matches[g][n + 1]);
+      } else {
+        matches[g][n] = !ends && name[n] == rest[0] && matches[g + 1][n + 1];
+      }
+    }
+  }
+  return matches[0][0];
+}
+
+std::vector<std::string> PatternsOf(const SyncPolicy& policy) {
+  std::vector<std::string> texts = policy.allow_list;
+  texts.insert(texts.end(), policy.ignore_list.begin(), policy.ignore_list.end());
+  for (const SyncRule& rule : policy.rules) texts.push_back(rule.pattern);
+  return texts;
+}
+
+absl::Status CheckGlobs(const SyncPolicy& policy, const std::vector<std::string>& names,
+                        Patterns& patterns) {
+  for (const std::string& text : PatternsOf(policy)) {
+    if (absl::StartsWith(text, "re:")) continue;
+    for (const std::string& name : names) {
+      LOCKSTEP_RETURN_IF_ERROR(Holds(patterns.Match(text, name) == GlobMatches(text, name),
+                                     absl::StrCat("a pattern's stars match as pattern.h says: ",
+                                                  Quoted(text)),
+                                     name));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // As sync_policy.h words it, from the last to the first.
 BufferMatch NaiveFind(const SyncPolicy& policy, Patterns& patterns, const std::string& name) {
   BufferMatch match = {.treatment = static_cast<int>(policy.rules.size())};
@@ -160,9 +211,7 @@ absl::Status CheckAgainstModel(const SyncPolicy& policy, const BufferRules& rule
     return false;
   };
   bool all_match = true;
-  for (const std::string& text : policy.allow_list) all_match = all_match && matches_some(text);
-  for (const std::string& text : policy.ignore_list) all_match = all_match && matches_some(text);
-  for (const SyncRule& rule : policy.rules) all_match = all_match && matches_some(rule.pattern);
+  for (const std::string& text : PatternsOf(policy)) all_match = all_match && matches_some(text);
   const absl::Status matched = CheckPatternsMatch(policy, manifest);
   LOCKSTEP_RETURN_IF_ERROR(IsOkOrInvalidArgument(matched, "CheckPatternsMatch"));
   LOCKSTEP_RETURN_IF_ERROR(Holds(matched.ok() == all_match,
@@ -218,7 +267,9 @@ absl::StatusOr<Reached> CheckPolicyPromises(absl::string_view bytes) {
       Holds(rules.ok(), "a valid policy compiles", rules.status().ToString()));
   LOCKSTEP_RETURN_IF_ERROR(CheckTreatments(*policy, *rules));
   Patterns patterns;
-  for (const std::string& name : NamesToFind(*policy, input.manifest)) {
+  const std::vector<std::string> names = NamesToFind(*policy, input.manifest);
+  LOCKSTEP_RETURN_IF_ERROR(CheckGlobs(*policy, names, patterns));
+  for (const std::string& name : names) {
     LOCKSTEP_RETURN_IF_ERROR(CheckFind(*policy, *rules, name, patterns));
   }
   LOCKSTEP_RETURN_IF_ERROR(CheckAgainstModel(*policy, *rules, input.manifest, patterns));
