@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/base/text.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/stubs/logging.h"
 #include "google/protobuf/text_format.h"
@@ -90,7 +91,8 @@ void ReadModel(absl::string_view text, PolicyInput& input) {
   std::set<std::string> members;
   for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     if (absl::ConsumePrefix(&line, "worker ")) {
-      if (!line.empty() && members.size() < kMaxMembers) members.emplace(line);
+      const bool is_name = !line.empty() && IsPrintable(line);
+      if (is_name && members.size() < kMaxMembers) members.emplace(line);
     } else if (input.manifest.buffers.size() < kMaxBuffers) {
       input.manifest.buffers.push_back(ReadBuffer(line));
       if (!Validate(input.manifest).ok()) input.manifest.buffers.pop_back();

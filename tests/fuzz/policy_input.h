@@ -7,8 +7,8 @@
 //   float32[64] bn1.running_mean    a buffer for each line: type[dimensions] name
 //   worker w1                       a member
 //
-// Nothing is refused: what is malformed is read as something else or left out, and
-// the model passes Validate. Pure.
+// Nothing is refused: what is malformed is read as something else or left out. The
+// model passes Validate, and the names of members can be shown. Pure.
 #ifndef LOCKSTEP_TESTS_FUZZ_POLICY_INPUT_H_
 #define LOCKSTEP_TESTS_FUZZ_POLICY_INPUT_H_
 
