@@ -1,6 +1,8 @@
 #include "tests/fuzz/policy_promises.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <variant>
@@ -15,6 +17,7 @@
 #include "common/policy/model_check.h"
 #include "common/policy/operation.h"
 #include "common/policy/pattern.h"
+#include "common/policy/preview.h"
 #include "common/policy/schedule.h"
 #include "common/policy/sync_policy.h"
 #include "proto/convert/policy_convert.h"
@@ -250,6 +253,103 @@ absl::Status CheckRoots(const BufferRules& rules, const std::vector<std::string>
   return absl::OkStatus();
 }
 
+// The row that the rules give a buffer.
+BufferPreview NaiveRow(const SyncPolicy& policy, const TensorSpec& buffer,
+                       const std::vector<std::string>& members, Patterns& patterns) {
+  using Selection = BufferPreview::Selection;
+  BufferPreview row = {.name = buffer.name, .type = buffer.ToString()};
+  const BufferMatch match = NaiveFind(policy, patterns, buffer.name);
+  if (match.why == BufferMatch::Why::kNotAllowed) row.selection = Selection::kNotAllowed;
+  if (match.why == BufferMatch::Why::kIgnored) {
+    row.selection = Selection::kIgnored;
+    row.pattern = policy.ignore_list[match.pattern];
+  }
+  if (match.why != BufferMatch::Why::kTreated) return row;
+  if (match.treatment < static_cast<int>(policy.rules.size())) {
+    row.pattern = policy.rules[match.treatment].pattern;
+    row.rule = match.treatment + 1;
+  }
+  const Treatment treatment = NaiveTreatment(policy, match.treatment);
+  if (treatment.operation == Operation::kNone) row.selection = Selection::kRankLocal;
+  if (row.selection == Selection::kRankLocal) return row;
+  row.operation = treatment.operation;
+  row.root = treatment.root;
+  row.schedule = treatment.schedule;
+  row.bytes = buffer.bytes();
+  if (!members.empty()) row.root_worker = members[ResolveRoot(row.root, members).rank];
+  return row;
+}
+
+// What the rows for which `is_due` holds cost together, all by broadcast if `by_broadcast`.
+template <typename IsDueFunction>
+SyncCost NaiveCost(const std::vector<BufferPreview>& rows, IsDueFunction is_due,
+                   bool by_broadcast = false) {
+  SyncCost cost;
+  std::vector<const BufferPreview*> transfers;  // the first of each
+  const auto is_broadcast = [&](const BufferPreview& row) {
+    return by_broadcast || row.operation == Operation::kBroadcast;
+  };
+  const auto root_of = [](const BufferPreview& row) {
+    return row.root == Root(LowestRank{}) ? Root(RootRank{0}) : row.root;
+  };
+  const auto same_transfer = [&](const BufferPreview& a, const BufferPreview& b) {
+    if (is_broadcast(a) != is_broadcast(b)) return false;
+    if (!is_broadcast(a)) return a.operation == b.operation;
+    // Without members nobody stands in for a root.
+    return a.root_worker == b.root_worker && (!a.root_worker.empty() || root_of(a) == root_of(b));
+  };
+  for (const BufferPreview& row : rows) {
+    if (row.selection != BufferPreview::Selection::kSynced || !is_due(row.schedule)) continue;
+    ++cost.buffers;
+    cost.bytes += row.bytes;  // a valid model's bytes fit
+    if (row.bytes == 0) continue;
+    const bool is_known = std::any_of(
+        transfers.begin(), transfers.end(),
+        [&](const BufferPreview* other) { return same_transfer(row, *other); });
+    if (!is_known) transfers.push_back(&row);
+  }
+  cost.transfers = static_cast<std::int64_t>(transfers.size());
+  return cost;
+}
+
+absl::Status CheckPreview(const SyncPolicy& policy, const PolicyInput& input, Patterns& patterns) {
+  const absl::StatusOr<PolicyPreview> preview = Preview(policy, input.manifest, input.members);
+  LOCKSTEP_RETURN_IF_ERROR(
+      Holds(preview.ok(), "a valid policy has a preview", preview.status().ToString()));
+  std::vector<BufferPreview> rows;
+  std::int64_t synced = 0;
+  for (const TensorSpec& buffer : input.manifest.buffers) {
+    rows.push_back(NaiveRow(policy, buffer, input.members, patterns));
+    if (rows.back().selection == BufferPreview::Selection::kSynced) ++synced;
+  }
+  const std::string on = Describe(policy);
+  LOCKSTEP_RETURN_IF_ERROR(
+      Holds(preview->buffers == rows, "the preview has a row for each buffer, as Find says", on));
+  LOCKSTEP_RETURN_IF_ERROR(Holds(preview->total_buffers == static_cast<std::int64_t>(rows.size()) &&
+                                     preview->synced_buffers == synced,
+                                 "the preview counts its rows", on));
+  const auto never_if_off = [&](bool is_due) { return policy.broadcast_buffers && is_due; };
+  const auto at_start = [](const Schedule& schedule) { return schedule.at_start; };
+  const auto forward = [&](const Schedule& s) { return never_if_off(s.every_forwards > 0); };
+  const auto step = [&](const Schedule& s) { return never_if_off(s.every_steps > 0); };
+  const auto evaluation = [&](const Schedule& s) { return never_if_off(s.before_evaluation); };
+  const auto checkpoint = [&](const Schedule& s) { return never_if_off(s.before_checkpoint); };
+  const auto always = [](const Schedule&) { return true; };
+  const bool costs_add_up =
+      preview->at_start == NaiveCost(rows, at_start, /*by_broadcast=*/true) &&
+      preview->before_forward == NaiveCost(rows, forward) &&
+      preview->after_step == NaiveCost(rows, step) &&
+      preview->before_evaluation == NaiveCost(rows, evaluation) &&
+      preview->before_checkpoint == NaiveCost(rows, checkpoint) &&
+      preview->on_command == NaiveCost(rows, always);
+  LOCKSTEP_RETURN_IF_ERROR(Holds(costs_add_up, "costs are the sums over rows", on));
+  for (const std::string& warning : preview->warnings) {
+    LOCKSTEP_RETURN_IF_ERROR(Holds(!warning.empty() && IsPrintable(warning),
+                                   "a warning can be shown on one line", warning));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Reached> CheckPolicyPromises(absl::string_view bytes) {
@@ -274,6 +374,7 @@ absl::StatusOr<Reached> CheckPolicyPromises(absl::string_view bytes) {
   }
   LOCKSTEP_RETURN_IF_ERROR(CheckAgainstModel(*policy, *rules, input.manifest, patterns));
   LOCKSTEP_RETURN_IF_ERROR(CheckRoots(*rules, input.members));
+  LOCKSTEP_RETURN_IF_ERROR(CheckPreview(*policy, input, patterns));
   return Reached::kCompiled;
 }
 
