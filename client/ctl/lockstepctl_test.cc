@@ -1,18 +1,9 @@
-// Runs the binary against a server in this process: output and exit codes.
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
+// The output and exit codes of the commands, but policy edit.
 #include <future>
-#include <iterator>
 #include <string>
 
-#include "absl/strings/str_cat.h"
+#include "client/ctl/ctl_fixture.h"
 #include "common/base/status_matchers.h"
-#include "coordinator/rpc/rpc_fixture.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -23,33 +14,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-struct Outcome {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-class Lockstepctl : public RpcFixture {
- protected:
-  // `arguments` go through a shell.
-  Outcome Run(const std::string& arguments, const std::string& coordinator = "") {
-    static std::atomic<int> runs = 0;
-    const std::string base = absl::StrCat(testing::TempDir(), "/run", getpid(), "-", ++runs);
-    const std::string command = absl::StrCat(
-        "LOCKSTEP_COORDINATOR=", coordinator.empty() ? server_->address() : coordinator,
-        " USER=ada client/ctl/lockstepctl ", arguments, " >", base, ".out 2>", base, ".err");
-    const int status = std::system(command.c_str());
-    return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
-            .out = ReadFile(base + ".out"),
-            .err = ReadFile(base + ".err")};
-  }
-};
 
 TEST_F(Lockstepctl, MakesListsShowsAndDeletesAJob) {
   EXPECT_EQ(Run("job create mnist --min-workers 2 --lease 3.5").code, 0);
@@ -127,16 +91,122 @@ TEST_F(Lockstepctl, RefusesAStaleEtagAndKeepsThePolicy) {
   EXPECT_EQ(nlohmann::json::parse(Run("policy get mnist --json").out)["revision"], "1");
 }
 
-TEST_F(Lockstepctl, TakesAPolicyFromJsonAndRefusesUnknownFields) {
+TEST_F(Lockstepctl, TakesAPolicyFromTextOrJsonAndSaysWhereAFileIsWrong) {
   ASSERT_THAT(CreateJob("mnist"), IsOk());
-  const std::string path = testing::TempDir() + "/policy.json";
-  std::ofstream(path) << R"({"ignore_list": ["cache"], "schedule": {"every_steps": 9}})";
-  EXPECT_EQ(Run("policy set mnist --from-json " + path).code, 0);
-  EXPECT_THAT(Run("policy get mnist").out, HasSubstr("every 9 steps"));
-  std::ofstream(path) << R"({"ignore": ["cache"]})";
-  const Outcome refused = Run("policy set mnist --from-json " + path);
+  const std::string path = WriteFile("policy", R"({"schedule": {"every_steps": 9}})");
+  EXPECT_EQ(Run("policy set mnist --from " + path).code, 0);
+  EXPECT_THAT(Run("policy get mnist").out, HasSubstr("when:        at start, every 9 steps\n"));
+  // A schedule flag keeps the defaults where the file has no schedule.
+  EXPECT_EQ(Run("policy set mnist --from - --every-steps 7 <" +
+                WriteFile("policy", "# mine\nignore_list: 'cache'\n"))
+                .code,
+            0);
+  EXPECT_THAT(Run("policy get mnist").out,
+              HasSubstr("when:        at start, before every forward, every 7 steps\n"));
+  WriteFile("policy", "skip_unchanged: true\nignore: 'cache'\n");
+  const Outcome refused = Run("policy set mnist --from " + path);
   EXPECT_EQ(refused.code, 1);
-  EXPECT_THAT(refused.err, HasSubstr("INVALID_ARGUMENT"));
+  EXPECT_THAT(refused.err, HasSubstr("INVALID_ARGUMENT: " + path + ":2:"));
+  EXPECT_EQ(Run("job create other --policy " + WriteFile("policy", "skip_unchanged: true")).code,
+            0);
+  EXPECT_THAT(Run("policy get other").out, HasSubstr("no rank has changed"));
+}
+
+TEST_F(Lockstepctl, SetsRulesAndSaysWhenThereIsNothingToChange) {
+  ASSERT_THAT(CreateJob("mnist"), IsOk());
+  const std::string set = "policy set mnist --clear-rules --rule '**.running_* mean every-steps=3' "
+                          "--rule '**.count sum root=w0' --operation max --check-parameters-every-"
+                          "steps 50 --skip-unchanged --before-checkpoint";
+  EXPECT_EQ(Run(set).out, "revision 2 is pending\n");
+  EXPECT_EQ(Run(set).out, "nothing to change: revision 2 is the same\n");
+  EXPECT_THAT(Run("policy get mnist").out,
+              AllOf(HasSubstr("rules[0]:    **.running_* mean at-start=on every-steps=3\n"),
+                    HasSubstr("rules[1]:    **.count sum root=w0\n"),
+                    HasSubstr("others by:   max\n")));
+  const Outcome wrong = Run("policy set mnist --rule '**.count median'");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("the rule '**.count median': 'median' is no operation"));
+  EXPECT_EQ(nlohmann::json::parse(Run("policy get mnist --json").out)["revision"], "2");
+}
+
+TEST_F(Lockstepctl, ShowsAnOldRevisionAlsoAsTextThatCanBeSetAgain) {
+  ASSERT_THAT(CreateJob("mnist"), IsOk());
+  EXPECT_EQ(Run("policy set mnist --ignore 'bn1.*'").code, 0);
+  EXPECT_EQ(Run("policy set mnist --clear-ignore").code, 0);
+  EXPECT_THAT(Run("policy get mnist --revision 2").out, HasSubstr("ignore:      bn1.*\n"));
+  EXPECT_EQ(Run("policy get mnist --revision 9").code, 1);
+  EXPECT_EQ(Run("policy get mnist --textproto --json").code, 2);
+  const std::string path = WriteFile("text", Run("policy get mnist --revision 2 --textproto").out);
+  EXPECT_EQ(Run("policy set mnist --from " + path).out, "revision 4 is pending\n");
+  EXPECT_THAT(Run("policy diff mnist --from 2 --to 4").out, HasSubstr("no difference"));
+}
+
+TEST_F(Lockstepctl, RollsBackByANewRevision) {
+  ASSERT_THAT(CreateJob("mnist"), IsOk());
+  const Outcome first = Run("policy rollback mnist");
+  EXPECT_EQ(first.code, 1);
+  EXPECT_THAT(first.err, HasSubstr("there is none before it"));
+  EXPECT_EQ(Run("policy set mnist --ignore a").code, 0);
+  EXPECT_EQ(Run("policy set mnist --ignore b").code, 0);
+  EXPECT_EQ(Run("policy rollback mnist --validate-only").out, "valid; nothing was changed\n");
+  EXPECT_EQ(Run("policy rollback mnist").out, "revision 4 is pending\n");
+  const auto revision = nlohmann::json::parse(Run("policy get mnist --json").out);
+  EXPECT_EQ(revision["policy"]["ignore_list"], nlohmann::json::array({"a"}));
+  EXPECT_EQ(revision["reason"], "rollback to revision 2");
+  EXPECT_EQ(revision["author"], "ada");
+  EXPECT_EQ(Run("policy rollback mnist 1 --reason calm").out, "revision 5 is pending\n");
+  EXPECT_THAT(Run("policy history mnist").out,
+              AllOf(HasSubstr("because: calm"), HasSubstr("because: rollback to revision 2")));
+  EXPECT_EQ(Run("policy rollback mnist 5").out, "nothing to change: revision 5 is the same\n");
+  EXPECT_EQ(Run("policy rollback mnist 6").code, 1);
+}
+
+TEST_F(Lockstepctl, ShowsWhatDiffersWithoutAModelToo) {
+  ASSERT_THAT(CreateJob("mnist"), IsOk());
+  EXPECT_EQ(Run("policy diff mnist").code, 1);
+  EXPECT_EQ(Run("policy set mnist --ignore a --every-steps 100").code, 0);
+  const std::string expected = "+ ignore_list: a\n"
+                               "~ schedule.every_steps: 0 -> 100\n"
+                               "no worker has told the model yet: buffers were not compared\n";
+  EXPECT_EQ(Run("policy diff mnist").out, "revision 1 -> revision 2\n" + expected);
+  const std::string path = WriteFile("policy", "");
+  EXPECT_EQ(Run("policy diff mnist --file " + path).out,
+            "revision 2 -> " + path + "\n"
+            "- ignore_list: a\n~ schedule.every_steps: 100 -> 0\n"
+            "no worker has told the model yet: buffers were not compared\n");
+  EXPECT_EQ(Run("policy diff mnist --file x --from 1").code, 2);
+  const Outcome unknown = Run("policy preview mnist");
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("FAILED_PRECONDITION"));
+}
+
+TEST_F(Lockstepctl, PreviewsAndComparesTheBuffersOfAModel) {
+  ASSERT_THAT(CreateJob("mnist"), IsOk());
+  RawWorker worker(*membership_);
+  worker.Join("mnist", "w0");
+  EXPECT_THAT(Run("policy preview mnist").out,
+              AllOf(HasSubstr("bn1.running_mean  float32[10]  broadcast     "),
+                    HasSubstr("(w0)"), HasSubstr("1 of 1 buffers are synchronised"),
+                    HasSubstr("the policy\n")));
+  const std::string edit = "--rule 'bn1.* mean every-steps=5'";
+  EXPECT_THAT(Run("policy preview mnist " + edit).out,
+              AllOf(HasSubstr("  mean  "), HasSubstr("rules[0]: bn1.*")));
+  const std::string ignoring = WriteFile("policy", "ignore_list: '**'");
+  EXPECT_THAT(Run("policy preview mnist --from " + ignoring).out, HasSubstr("  ignored  "));
+  const auto json = nlohmann::json::parse(
+      Run("policy preview mnist --json --synced-only --from " + ignoring).out);
+  EXPECT_EQ(json["buffers"].size(), 0u);
+  EXPECT_EQ(json["total_buffers"], "1");
+  // Nothing of that changed the policy.
+  EXPECT_EQ(nlohmann::json::parse(Run("policy get mnist --json").out)["revision"], "1");
+
+  EXPECT_EQ(Run("policy set mnist " + edit).code, 0);
+  EXPECT_THAT(Run("policy diff mnist").out,
+              AllOf(HasSubstr("+ rules[0]: bn1.* mean at-start=on every-steps=5\n"),
+                    HasSubstr("1 buffer is treated differently:\n  bn1.running_mean: broadcast, ")));
+  EXPECT_THAT(Run("policy preview mnist --revision 1").out, HasSubstr("  broadcast  "));
+  EXPECT_EQ(nlohmann::json::parse(Run("policy diff mnist --json").out)["buffers"][0]["name"],
+            "bn1.running_mean");
 }
 
 TEST_F(Lockstepctl, EndsWithFourWhenAWaitTimesOut) {

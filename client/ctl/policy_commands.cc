@@ -24,7 +24,9 @@ namespace {
 // A revision's number, from 1.
 CLI::Option* AddRevision(CLI::App* command, const std::string& name, std::int64_t* value,
                          const std::string& help) {
-  return command->add_option(name, *value, help)->check(CLI::PositiveNumber);
+  return command->add_option(name, *value, help)
+      ->check(CLI::PositiveNumber.description(""))
+      ->type_name("REVISION");
 }
 
 struct GetFlags {
@@ -233,14 +235,11 @@ void AddSet(CLI::App* app, Context* context, Command* chosen) {
       "set", "change what is named, on all workers between the same two steps");
   auto flags = std::make_shared<SetFlags>();
   command->add_option("job", flags->job, kJobHelp)->required();
-  AddEditFlags(command, &flags->edit);
+  AddEditFlags(command, &flags->edit,
+               "  lockstepctl policy set mnist --rule '**.running_* mean every-steps=100' --wait\n"
+               "  lockstepctl policy set mnist --clear-rules --ignore 'bn1.*' --reason 'drift'\n");
   command->add_option("--etag", flags->etag, "refuse unless this is the newest revision's etag");
   AddSendFlags(command, Checking::kOffered, &flags->send);
-  command->footer(
-      "Patterns, on full buffer names: * within a component, ** across, a leading '**.' also "
-      "none;\nre:EXPRESSION is a regular expression on the whole name.\n\n"
-      "  lockstepctl policy set mnist --rule '**.running_* mean every-steps=100' --wait\n"
-      "  lockstepctl policy set mnist --clear-rules --ignore 'bn1.*' --reason 'own statistics'");
   command->callback([=] { *chosen = [=] { return SetPolicy(*context, *flags); }; });
 }
 
@@ -267,6 +266,7 @@ void AddDiff(CLI::App* app, Context* context, Command* chosen) {
   command
       ->add_option("--file", flags->file,
                    "the newest and the policy in this file, textproto or JSON; '-': standard input")
+      ->type_name("FILE")
       ->excludes(from)
       ->excludes(to);
   command->callback([=] { *chosen = [=] { return ShowDiff(*context, *flags); }; });
@@ -274,16 +274,17 @@ void AddDiff(CLI::App* app, Context* context, Command* chosen) {
 
 void AddPreview(CLI::App* app, Context* context, Command* chosen) {
   CLI::App* command = app->add_subcommand(
-      "preview", "what a policy does to each buffer and what that costs; changes nothing");
+      "preview", "what a policy does to each buffer and what that costs, also of a change that is "
+                 "not made yet");
   auto flags = std::make_shared<PreviewFlags>();
   command->add_option("job", flags->job, kJobHelp)->required();
   CLI::Option* revision =
       AddRevision(command, "--revision", &flags->revision,
                   "begin with the policy of this revision; default: the newest");
-  AddEditFlags(command, &flags->edit)->excludes(revision);
+  AddEditFlags(command, &flags->edit,
+               "  lockstepctl policy preview mnist --rule '**.running_* mean' --every-steps 100\n")
+      ->excludes(revision);
   command->add_flag("--synced-only", flags->synced_only, "leave out buffers that are not synced");
-  command->footer("The flags that change a policy are those of `policy set`: try a change before "
-                  "it is made.");
   command->callback([=] { *chosen = [=] { return ShowPreview(*context, *flags); }; });
 }
 

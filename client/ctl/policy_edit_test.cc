@@ -4,13 +4,13 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
+#include "proto/convert/convert.h"
 
 namespace lockstep {
 namespace {
 
 using google::protobuf::util::MessageDifferencer;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 
 v1::SyncPolicy Present() {
@@ -24,6 +24,8 @@ v1::SyncPolicy Present() {
   policy.mutable_schedule()->set_every_steps(10);
   policy.mutable_schedule()->set_before_evaluation(true);
   policy.set_broadcast_parameters_at_start(false);
+  policy.set_operation(v1::OPERATION_MEAN);
+  policy.add_rules()->set_pattern("count");
   return policy;
 }
 
@@ -49,6 +51,14 @@ TEST(PolicyEdit, EachSwitchChangesOnlyItself) {
       {{.allow = {"x"}}, [](v1::SyncPolicy& p) { p.add_allow_list("x"); }},
       {{.clear_ignore = true}, [](v1::SyncPolicy& p) { p.clear_ignore_list(); }},
       {{.ignore = {"x"}}, [](v1::SyncPolicy& p) { p.add_ignore_list("x"); }},
+      {{.clear_rules = true}, [](v1::SyncPolicy& p) { p.clear_rules(); }},
+      {{.rules = {"x sum"}},
+       [](v1::SyncPolicy& p) {
+         p.add_rules()->set_pattern("x");
+         p.mutable_rules(1)->set_operation(v1::OPERATION_SUM);
+       }},
+      {{.operation = "max"}, [](v1::SyncPolicy& p) { p.set_operation(v1::OPERATION_MAX); }},
+      {{.operation = "default"}, [](v1::SyncPolicy& p) { p.clear_operation(); }},
       {{.clear_root = true}, [](v1::SyncPolicy& p) { p.clear_root(); }},
       {{.root = "3"}, [](v1::SyncPolicy& p) { p.mutable_root()->set_rank(3); }},
       {{.at_start = true}, [](v1::SyncPolicy& p) { p.mutable_schedule()->set_at_start(true); }},
@@ -57,6 +67,13 @@ TEST(PolicyEdit, EachSwitchChangesOnlyItself) {
       {{.every_steps = 7}, [](v1::SyncPolicy& p) { p.mutable_schedule()->set_every_steps(7); }},
       {{.before_evaluation = false},
        [](v1::SyncPolicy& p) { p.mutable_schedule()->set_before_evaluation(false); }},
+      {{.before_checkpoint = true},
+       [](v1::SyncPolicy& p) { p.mutable_schedule()->set_before_checkpoint(true); }},
+      {{.skip_unchanged = true}, [](v1::SyncPolicy& p) { p.set_skip_unchanged(true); }},
+      {{.parameters_every_steps = 5},
+       [](v1::SyncPolicy& p) { p.set_broadcast_parameters_every_steps(5); }},
+      {{.check_parameters_every_steps = 6},
+       [](v1::SyncPolicy& p) { p.set_check_parameters_every_steps(6); }},
       {{.parameters_at_start = true},
        [](v1::SyncPolicy& p) { p.set_broadcast_parameters_at_start(true); }},
   };
@@ -90,15 +107,27 @@ TEST(PolicyEdit, ABaseReplacesThePresentPolicyAndFlagsApplyOnTop) {
   EXPECT_FALSE(policy.has_broadcast_buffers());
 }
 
-TEST(PolicyEdit, ARootIsARankOrAWorker) {
-  EXPECT_EQ(ParseRoot("0")->rank(), 0);
-  EXPECT_TRUE(ParseRoot("0")->has_rank());
-  EXPECT_EQ(ParseRoot("w-2.host")->worker(), "w-2.host");
-  EXPECT_EQ(ParseRoot("2w")->worker(), "2w");
-  EXPECT_THAT(ParseRoot(""), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("empty")));
-  EXPECT_THAT(ParseRoot("-1"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("-1")));
-  EXPECT_THAT(ParseRoot("99999999999999999999"), StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(Apply({.root = "-1"}, Present()), StatusIs(absl::StatusCode::kInvalidArgument));
+TEST(PolicyEdit, AScheduleFlagKeepsTheDefaultsOfAPolicyWithoutASchedule) {
+  const v1::SyncPolicy policy = MustApply({.base = v1::SyncPolicy(), .before_evaluation = true});
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const SyncPolicy value, FromProto(policy));
+  EXPECT_EQ(value.schedule, (Schedule{.at_start = true, .every_forwards = 1,
+                                      .before_evaluation = true}));
+}
+
+TEST(PolicyEdit, WithoutAScheduleFlagMakesNoSchedule) {
+  EXPECT_FALSE(MustApply({.base = v1::SyncPolicy(), .skip_unchanged = true}).has_schedule());
+}
+
+TEST(PolicyEdit, RulesAreAppendedAsOftenAsTheyAreNamed) {
+  const v1::SyncPolicy policy = MustApply({.clear_rules = true, .rules = {"a sum", "a sum"}});
+  EXPECT_EQ(policy.rules_size(), 2);
+}
+
+TEST(PolicyEdit, RefusesWordsThatAreWrong) {
+  for (const PolicyEdit& edit : {PolicyEdit{.rules = {"a"}}, PolicyEdit{.operation = "median"},
+                                 PolicyEdit{.root = "-1"}}) {
+    EXPECT_THAT(Apply(edit, Present()), StatusIs(absl::StatusCode::kInvalidArgument));
+  }
 }
 
 }  // namespace

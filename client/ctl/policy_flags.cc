@@ -17,6 +17,19 @@ constexpr char kWhen[] = "When (of buffers that no rule with its own schedule ma
 constexpr char kParameters[] = "Parameters";
 constexpr char kSending[] = "The change itself";
 
+constexpr char kEditHelp[] =
+    R"(A PATTERN is on full buffer names: * within a component, ** across, a leading '**.' also none;
+re:EXPRESSION is a regular expression on the whole name.
+
+A RULE is one argument: PATTERN OPERATION [KEY=VALUE]... The first rule that matches a buffer
+decides; what it does not name is the policy's. OPERATION is broadcast, mean, mean-by-samples,
+sum, min, max, none (each rank keeps its own) or default (the policy's). Keys:
+  root=RANK or root=WORKER
+  every-forwards=K, every-steps=N, at-start=on|off, before-evaluation=on|off,
+  before-checkpoint=on|off: with one of these the rule has its own schedule, in which those that
+  are not named are off, but for at-start
+)";
+
 void AddSwitch(CLI::App* command, const std::string& name, std::optional<bool>* value,
                const std::string& help, const std::string& group) {
   command
@@ -33,43 +46,42 @@ void AddPeriod(CLI::App* command, const std::string& name, std::optional<std::in
 }
 
 void AddTexts(CLI::App* command, const std::string& name, std::vector<std::string>* values,
-              const std::string& help, const std::string& group) {
+              const std::string& type, const std::string& help, const std::string& group) {
   command->add_option(absl::StrCat("--", name), *values, absl::StrCat(help, " (repeatable)"))
       ->allow_extra_args(false)
+      ->type_name(type)
       ->group(group);
 }
 
 }  // namespace
 
-CLI::Option* AddEditFlags(CLI::App* command, EditFlags* flags) {
+CLI::Option* AddEditFlags(CLI::App* command, EditFlags* flags, const std::string& examples) {
   PolicyEdit& edit = flags->edit;
   CLI::Option* from = command->add_option(
       "--from", flags->from,
-      "FILE: begin with the policy in it, textproto or JSON, not the present one; '-': standard "
+      "begin with the policy in this file, textproto or JSON, not the present one; '-': standard "
       "input");
+  from->type_name("FILE");
   AddSwitch(command, "broadcast-buffers", &edit.broadcast_buffers,
             "the master switch while training runs", kLists);
-  AddTexts(command, "allow", &edit.allow, "add a pattern to the allow list", kLists);
-  AddTexts(command, "ignore", &edit.ignore, "add a pattern to the ignore list", kLists);
+  AddTexts(command, "allow", &edit.allow, "PATTERN", "add a pattern to the allow list", kLists);
+  AddTexts(command, "ignore", &edit.ignore, "PATTERN", "add a pattern to the ignore list",
+           kLists);
   command->add_flag("--clear-allow", edit.clear_allow, "empty the allow list before --allow")
       ->group(kLists);
   command->add_flag("--clear-ignore", edit.clear_ignore, "empty the ignore list before --ignore")
       ->group(kLists);
 
-  AddTexts(command, "rule", &edit.rules,
-           "append the rule 'PATTERN OPERATION [KEY=VALUE]...'; keys: root, every-forwards, "
-           "every-steps, and at-start, before-evaluation, before-checkpoint (on or off). Naming "
-           "one of the last five gives the rule its own schedule, in which the others are off, but "
-           "for at-start",
-           kHow);
+  AddTexts(command, "rule", &edit.rules, "RULE", "append a rule, see below", kHow);
   command->add_flag("--clear-rules", edit.clear_rules, "drop all rules before --rule")
       ->group(kHow);
   command
       ->add_option("--operation", edit.operation,
-                   "of buffers that no rule matches: broadcast, mean, mean-by-samples, sum, min, "
-                   "max, none or default")
+                   "of buffers that no rule matches; default: broadcast")
+      ->type_name("OPERATION")
       ->group(kHow);
   command->add_option("--root", edit.root, "whose values win: a rank or a worker's name")
+      ->type_name("ROOT")
       ->group(kHow);
   command->add_flag("--clear-root", edit.clear_root, "back to the lowest rank")->group(kHow);
   AddSwitch(command, "skip-unchanged", &edit.skip_unchanged,
@@ -89,8 +101,9 @@ CLI::Option* AddEditFlags(CLI::App* command, EditFlags* flags) {
   AddPeriod(command, "parameters-every-steps", &edit.parameters_every_steps,
             "broadcast parameters after every n-th step", kParameters);
   AddPeriod(command, "check-parameters-every-steps", &edit.check_parameters_every_steps,
-            "compare parameters among ranks after every n-th step; a difference ends the epoch",
+            "compare parameters among ranks after every n-th step, end the epoch if they differ",
             kParameters);
+  command->footer(absl::StrCat(kEditHelp, "\n", examples));
   return from;
 }
 

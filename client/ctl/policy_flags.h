@@ -17,8 +17,9 @@ struct EditFlags {
   PolicyEdit edit;
   std::string from;
 };
-// Returns --from.
-CLI::Option* AddEditFlags(CLI::App* command, EditFlags* flags);
+// Returns --from. The command's footer explains patterns and rules, then shows
+// `examples`.
+CLI::Option* AddEditFlags(CLI::App* command, EditFlags* flags, const std::string& examples);
 
 // The edit, with the policy that --from names read. Errors: those of ReadPolicy().
 absl::StatusOr<PolicyEdit> ReadEdit(const EditFlags& flags);

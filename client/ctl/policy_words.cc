@@ -1,6 +1,7 @@
 #include "client/ctl/policy_words.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <set>
 #include <utility>
@@ -74,11 +75,13 @@ absl::StatusOr<v1::SyncRule> ParseWords(const std::vector<std::string>& words) {
   rule.set_operation(operation);
   std::set<std::string> seen;
   for (std::size_t i = 2; i < words.size(); ++i) {
-    const std::pair<std::string, std::string> parts = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
-    if (!seen.insert(parts.first).second) {
-      return absl::InvalidArgumentError(absl::StrCat(Quoted(parts.first), " is given twice"));
+    const std::pair<std::string, std::string> word =
+        absl::StrSplit(words[i], absl::MaxSplits('=', 1));
+    const auto& [key, value] = word;
+    if (!seen.insert(key).second) {
+      return absl::InvalidArgumentError(absl::StrCat(Quoted(key), " is given twice"));
     }
-    LOCKSTEP_RETURN_IF_ERROR(SetKey(parts.first, parts.second, rule));
+    LOCKSTEP_RETURN_IF_ERROR(SetKey(key, value, rule));
   }
   return rule;
 }

@@ -83,8 +83,33 @@ TEST(RenderPolicy, SaysWhatDiffersFromTheDefault) {
   policy.add_ignore_list("bn1.*");
   policy.mutable_root()->set_rank(0);
   policy.mutable_schedule()->set_at_start(false);
-  policy.mutable_schedule()->set_every_forwards(0);
   EXPECT_EQ(RenderPolicy(policy), "off; ignore bn1.*; root rank 0; on command only");
+  policy.set_operation(v1::OPERATION_MEAN);
+  v1::SyncRule& rule = *policy.add_rules();
+  rule.set_pattern("**.count");
+  rule.set_operation(v1::OPERATION_SUM);
+  policy.set_skip_unchanged(true);
+  policy.set_check_parameters_every_steps(50);
+  EXPECT_EQ(RenderPolicy(policy),
+            "off; ignore bn1.*; rule **.count sum; by mean; root rank 0; on command only; unless "
+            "unchanged; parameters broadcast at start, compared every 50 steps");
+}
+
+TEST(RenderRevision, ShowsRulesByIndexAndWhatHoldsForTheOthers) {
+  v1::SyncPolicyRevision revision;
+  v1::SyncRule& rule = *revision.mutable_policy()->add_rules();
+  rule.set_pattern("**.count");
+  rule.set_operation(v1::OPERATION_SUM);
+  rule.mutable_schedule()->set_every_steps(10);
+  revision.mutable_policy()->set_broadcast_parameters_every_steps(1000);
+  revision.mutable_policy()->set_skip_unchanged(true);
+  const std::string text = RenderRevision(revision);
+  EXPECT_THAT(text, HasSubstr("rules[0]:    **.count sum at-start=on every-steps=10\n"
+                              "others by:   broadcast\n"
+                              "root:        the lowest rank\n"
+                              "when:        at start, before every forward\n"));
+  EXPECT_THAT(text, HasSubstr("no rank has changed"));
+  EXPECT_THAT(text, HasSubstr("broadcast at start, broadcast every 1000 steps"));
 }
 
 TEST(RenderHistory, LeavesTheStepOpenWhileARevisionIsPending) {
@@ -133,6 +158,26 @@ TEST(RenderWorkers, FitsTheTextWidthWithMetricsThatCanBeRead) {
   const std::string text = RenderWorkers({worker});
   EXPECT_LE(LongestLine(text), kTextWidth) << text;
   EXPECT_THAT(text, HasSubstr("images_per_second=43160"));
+}
+
+TEST(RenderWorkers, ShowsWhatSyncsDidOfWorkersThatTell) {
+  v1::Worker silent;
+  silent.set_name("w0");
+  EXPECT_THAT(RenderWorkers({silent}), Not(HasSubstr("TRANSFERS")));
+  v1::Worker worker;
+  worker.set_name("w1");
+  worker.mutable_sync()->set_syncs(12);
+  worker.mutable_sync()->set_transfers(24);
+  worker.mutable_sync()->set_bytes(81060000);
+  worker.mutable_sync()->set_skipped_bytes(77);
+  worker.mutable_sync()->set_last_transfers(2);
+  worker.mutable_sync()->set_last_bytes(6755);
+  EXPECT_THAT(RenderWorkers({silent, worker}),
+              HasSubstr("\n\n"
+                        "SYNCS OF  COUNT  TRANSFERS     BYTES  SKIPPED BYTES  LAST TRANSFERS  LAST "
+                        "BYTES\n"
+                        "w1           12         24  81060000             77               2       "
+                        " 6755\n"));
 }
 
 TEST(RenderWorkers, ShowsNoRankForWhoIsNoMember) {
