@@ -109,7 +109,8 @@ ExitCode EditPolicy(Context& context, const EditCommandFlags& flags) {
 
 void AddEditCommand(CLI::App* app, Context* context, Command* chosen) {
   CLI::App* command = app->add_subcommand(
-      "edit", "edit the newest policy as text with $VISUAL, $EDITOR or vi, then confirm the change");
+      "edit",
+      "edit the newest policy as text with $VISUAL, $EDITOR or vi, then confirm the change");
   auto flags = std::make_shared<EditCommandFlags>();
   command->add_option("job", flags->job, kJobHelp)->required();
   command->add_flag("--yes", flags->yes, "change without asking");

@@ -49,9 +49,9 @@ class Terminal {
   std::string path_;
 };
 
-class PolicyEdit : public Lockstepctl {
+class EditCommand : public Lockstepctl {
  protected:
-  PolicyEdit() {
+  EditCommand() {
     std::filesystem::create_directories(scratch_);
     for (const std::string& path : KeptFiles()) std::filesystem::remove(path);
     EXPECT_THAT(CreateJob("mnist"), IsOk());
@@ -79,7 +79,7 @@ class PolicyEdit : public Lockstepctl {
   const std::string scratch_ = absl::StrCat(testing::TempDir(), "/scratch folder", getpid());
 };
 
-TEST_F(PolicyEdit, ShowsTheDifferenceAndSendsTheText) {
+TEST_F(EditCommand, ShowsTheDifferenceAndSendsTheText) {
   const Outcome edited = Edit(kAppend, "--yes --reason drift --author bob");
   EXPECT_EQ(edited.code, 0) << edited.err;
   EXPECT_EQ(edited.out, "revision 2 is pending\n");
@@ -93,21 +93,21 @@ TEST_F(PolicyEdit, ShowsTheDifferenceAndSendsTheText) {
   EXPECT_THAT(KeptFiles(), IsEmpty());
 }
 
-TEST_F(PolicyEdit, ShowsThePolicyUnderItsExplanation) {
+TEST_F(EditCommand, ShowsThePolicyUnderItsExplanation) {
   const std::string seen = WriteFile("seen", "");
   Edit(absl::StrCat("cp \"$1\" ", seen), "--yes");
   EXPECT_EQ(ReadFile(seen), Run("policy get mnist --textproto").out);
   EXPECT_THAT(ReadFile(seen), AllOf(HasSubstr("# Operations:"), HasSubstr("every_forwards: 1\n")));
 }
 
-TEST_F(PolicyEdit, TellsHowManyBuffersAreTreatedDifferently) {
+TEST_F(EditCommand, TellsHowManyBuffersAreTreatedDifferently) {
   RawWorker worker(*membership_);
   worker.Join("mnist", "w0");
   EXPECT_THAT(Edit(R"(echo "ignore_list: 'bn1.*'" >>"$1")", "--yes").err,
               HasSubstr("1 buffer is treated differently:\n  bn1.running_mean: broadcast"));
 }
 
-TEST_F(PolicyEdit, DoesNothingWithTextThatIsUnchangedOrEmptiedOrMeansTheSame) {
+TEST_F(EditCommand, DoesNothingWithTextThatIsUnchangedOrEmptiedOrMeansTheSame) {
   for (const char* script : {"true", R"(: >"$1")", R"(echo '# nothing' >"$1")",
                              R"(echo '# only a comment' >>"$1")"}) {
     const Outcome edited = Edit(script, "--yes");
@@ -118,7 +118,7 @@ TEST_F(PolicyEdit, DoesNothingWithTextThatIsUnchangedOrEmptiedOrMeansTheSame) {
   EXPECT_THAT(KeptFiles(), IsEmpty());
 }
 
-TEST_F(PolicyEdit, FailsWithoutATerminalAndKeepsTextThatIsWrong) {
+TEST_F(EditCommand, FailsWithoutATerminalAndKeepsTextThatIsWrong) {
   const Outcome edited = Edit(R"(echo 'ignore: true' >>"$1")", "--yes");
   EXPECT_EQ(edited.code, 1);
   ASSERT_THAT(KeptFiles(), SizeIs(1));
@@ -129,7 +129,7 @@ TEST_F(PolicyEdit, FailsWithoutATerminalAndKeepsTextThatIsWrong) {
   EXPECT_EQ(Revision(), "1");
 }
 
-TEST_F(PolicyEdit, FailsWithWhatTheCoordinatorRefuses) {
+TEST_F(EditCommand, FailsWithWhatTheCoordinatorRefuses) {
   RawWorker worker(*membership_);
   worker.Join("mnist", "w0");
   const std::string unmatched = R"(echo "ignore_list: 'bn7.*'" >>"$1")";
@@ -140,14 +140,14 @@ TEST_F(PolicyEdit, FailsWithWhatTheCoordinatorRefuses) {
   EXPECT_EQ(Edit(unmatched, "--yes --allow-unmatched").out, "revision 2 is pending\n");
 }
 
-TEST_F(PolicyEdit, NeedsATerminalToConfirmUnlessToldOtherwise) {
+TEST_F(EditCommand, NeedsATerminalToConfirmUnlessToldOtherwise) {
   const Outcome edited = Edit("touch \"$1\".opened", "");
   EXPECT_EQ(edited.code, 2);
   EXPECT_THAT(edited.err, HasSubstr("--yes"));
   EXPECT_THAT(KeptFiles(), IsEmpty());
 }
 
-TEST_F(PolicyEdit, AsksBeforeItSends) {
+TEST_F(EditCommand, AsksBeforeItSends) {
   const Outcome refused = Edit(kAppend, "", Terminal("maybe\nno\n").path());
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.err, HasSubstr("Change the policy of job mnist? [y/N]"));
@@ -158,10 +158,12 @@ TEST_F(PolicyEdit, AsksBeforeItSends) {
   EXPECT_EQ(Edit(kAppend, "", terminal.path()).out, "revision 2 is pending\n");
 }
 
-TEST_F(PolicyEdit, OffersToEditAgainWithTheTextAsItWasLeft) {
+TEST_F(EditCommand, OffersToEditAgainWithTheTextAsItWasLeft) {
   // The first time it spoils the text, the second time it mends it.
-  const std::string script = R"(grep -q '^ignore:' "$1" && exec sed -i 's/^ignore: .*/root { rank: 0 }/' "$1"
-echo 'ignore: true' >>"$1")";
+  const std::string script = R"(if grep -q '^ignore:' "$1"
+then sed -i 's/^ignore: .*/root { rank: 0 }/' "$1"
+else echo 'ignore: true' >>"$1"
+fi)";
   const Terminal terminal("\ny\n");
   const Outcome edited = Edit(script, "", terminal.path());
   EXPECT_EQ(edited.code, 0) << edited.err;
@@ -172,7 +174,7 @@ echo 'ignore: true' >>"$1")";
   EXPECT_THAT(KeptFiles(), SizeIs(1));
 }
 
-TEST_F(PolicyEdit, KeepsTheTextIfSomebodyElseWasFaster) {
+TEST_F(EditCommand, KeepsTheTextIfSomebodyElseWasFaster) {
   const std::string other = absl::StrCat("client/ctl/lockstepctl policy set mnist --ignore other\n",
                                          kAppend);
   const Outcome edited = Edit(other, "--yes");
@@ -186,7 +188,7 @@ TEST_F(PolicyEdit, KeepsTheTextIfSomebodyElseWasFaster) {
               AllOf(HasSubstr("- ignore_list: other\n"), HasSubstr("~ skip_unchanged")));
 }
 
-TEST_F(PolicyEdit, SaysThatTheEditorFailed) {
+TEST_F(EditCommand, SaysThatTheEditorFailed) {
   const Outcome edited = Edit("exit 3", "--yes");
   EXPECT_EQ(edited.code, 1);
   EXPECT_THAT(edited.err, AllOf(HasSubstr("the editor 'sh "), HasSubstr("ended with 3")));

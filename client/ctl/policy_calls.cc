@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/ctl/preview_table.h"
 #include "client/ctl/render.h"
 #include "client/ctl/wait.h"
 #include "common/base/status_macros.h"
@@ -22,12 +23,15 @@ ExitCode AwaitRevision(Context& context, const std::string& job,
   return ExitCode::kOk;
 }
 
+// As the master switch leaves it.
 absl::StatusOr<v1::PreviewSyncPolicyResponse> Preview(Context& context, const std::string& job,
                                                       const v1::SyncPolicy& policy) {
   v1::PreviewSyncPolicyRequest request;
   request.set_job(job);
   *request.mutable_policy() = policy;
-  return context.client->PreviewSyncPolicy(request, context.call());
+  LOCKSTEP_ASSIGN_OR_RETURN(v1::PreviewSyncPolicyResponse preview,
+                            context.client->PreviewSyncPolicy(request, context.call()));
+  return WithSwitch(std::move(preview), policy);
 }
 
 }  // namespace
@@ -76,6 +80,10 @@ absl::StatusOr<PolicyDiff> Compare(Context& context, const std::string& job,
   PolicyDiff diff = {.before = before.name,
                      .after = after.name,
                      .fields = DiffPolicies(before.policy, after.policy)};
+  if (diff.fields.empty()) {
+    diff.buffers.emplace();
+    return diff;
+  }
   const auto preview_before = Preview(context, job, before.policy);
   if (absl::IsFailedPrecondition(preview_before.status())) return diff;
   LOCKSTEP_RETURN_IF_ERROR(preview_before.status());

@@ -180,7 +180,7 @@ ExitCode ShowPreview(Context& context, const PreviewFlags& flags) {
       context.client->PreviewSyncPolicy(request, context.call());
   if (!preview.ok()) return Fail(preview.status());
   if (flags.synced_only) KeepSynced(*preview);
-  Print(context.json ? RenderJson(*preview) : RenderPreview(*preview));
+  Print(context.json ? RenderJson(*preview) : RenderPreview(WithSwitch(*preview, *policy)));
   return ExitCode::kOk;
 }
 

@@ -118,7 +118,8 @@ std::string Line(const FieldChange& change) {
 std::string RenderBuffers(const std::optional<std::vector<BufferChange>>& buffers) {
   if (!buffers) return "no worker has told the model yet: buffers were not compared\n";
   if (buffers->empty()) return "no buffer of the model is treated differently\n";
-  std::string text = absl::StrCat(buffers->size(), buffers->size() == 1 ? " buffer is" : " buffers are",
+  const bool is_one = buffers->size() == 1;
+  std::string text = absl::StrCat(buffers->size(), is_one ? " buffer is" : " buffers are",
                                   " treated differently:\n");
   for (std::size_t i = 0; i < std::min(buffers->size(), kMaxBuffersShown); ++i) {
     const BufferChange& change = (*buffers)[i];

@@ -18,8 +18,8 @@ constexpr char kParameters[] = "Parameters";
 constexpr char kSending[] = "The change itself";
 
 constexpr char kEditHelp[] =
-    R"(A PATTERN is on full buffer names: * within a component, ** across, a leading '**.' also none;
-re:EXPRESSION is a regular expression on the whole name.
+    R"(A PATTERN is on full buffer names: * within a component, ** across, a leading '**.' also
+none; re:EXPRESSION is a regular expression on the whole name.
 
 A RULE is one argument: PATTERN OPERATION [KEY=VALUE]... The first rule that matches a buffer
 decides; what it does not name is the policy's. OPERATION is broadcast, mean, mean-by-samples,

@@ -95,6 +95,19 @@ TEST(RenderPreview, NamesTheMemberThatStandsInForARoot) {
   EXPECT_THAT(RenderPreview(preview), HasSubstr("worker w9 (w0)"));
 }
 
+TEST(WithSwitch, LeavesTheStartAloneWhenItIsOff) {
+  v1::PreviewSyncPolicyResponse preview;
+  *preview.add_buffers() = Synced("x", v1::OPERATION_MEAN);
+  *preview.add_buffers() = Synced("y", v1::OPERATION_MEAN);
+  preview.mutable_buffers(1)->mutable_schedule()->set_at_start(false);
+  v1::SyncPolicy policy;
+  EXPECT_THAT(DescribeTreatment(WithSwitch(preview, policy).buffers(0)), EndsWith("100 steps"));
+  policy.set_broadcast_buffers(false);
+  EXPECT_THAT(DescribeTreatment(WithSwitch(preview, policy).buffers(0)), EndsWith("; at start"));
+  EXPECT_THAT(DescribeTreatment(WithSwitch(preview, policy).buffers(1)),
+              EndsWith("; on command only"));
+}
+
 TEST(DescribeTreatment, IsWhatIsDoneAndNotWhatDecidedIt) {
   v1::BufferPreview buffer = Synced("x", v1::OPERATION_MEAN);
   const std::string text = "mean, root the lowest rank; at start, every 100 steps";
