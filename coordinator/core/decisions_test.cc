@@ -242,7 +242,8 @@ TEST(DecideHello, ComparesWhatTheNewestPolicySynchronises) {
   EXPECT_THAT(DecideHello(job, hello).why,
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("buffer 'queue': float32[8] on w3, absent on the job")));
-  job.policies.push_back({.revision = Revision(2), .policy = {.ignore_list = {"queue"}}});
+  job.policies.push_back(job.policies[0]);
+  job.policies[1].policy.ignore_list = {"queue"};
   EXPECT_EQ(DecideHello(job, hello).greeting, Greeting::kJoin);
 }
 

@@ -11,10 +11,11 @@ namespace {
 // A worker that takes no part may differ in what the newest policy synchronises: it
 // came when another was the newest.
 bool HasModelOf(const JobState& job, const WorkerState& worker, bool takes_part) {
-  SyncPolicy policy;
-  if (takes_part) policy = job.newest_policy().policy;
-  if (!takes_part) policy.ignore_list = {"**"};
-  ModelComparison models(policy);
+  if (!takes_part) {
+    return worker.manifest.parameters == job.manifest->parameters &&
+           worker.manifest.optimizer == job.manifest->optimizer;
+  }
+  ModelComparison models(job.newest_policy().policy);
   return !models.FirstDifference("", *job.manifest, "", worker.manifest).has_value();
 }
 
