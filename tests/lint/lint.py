@@ -50,7 +50,7 @@ INCLUDE = re.compile(r'^\s*#include\s+[<"]([^>"]+)[>"]')
 
 
 def is_test(path):
-    return path.stem.endswith("_test") or path.parts[0] == "tests"
+    return path.stem.endswith(("_test", "_fixture")) or path.parts[0] == "tests"
 
 
 def check_line(path, line):
