@@ -108,11 +108,12 @@ TEST(ElementTypesThatDifferAmongRanks, AreAnErrorOnEveryRankThatNamesBoth) {
   });
   const auto statuses =
       RunRanks({}, nets, [](Session&, BufferNet&) { return absl::OkStatus(); });
-  EXPECT_THAT(statuses,
-              Each(StatusIs(absl::StatusCode::kInvalidArgument,
-                            AllOf(HasSubstr("'scale'"),
-                                  HasSubstr("float32[2] by broadcast from rank 0 on w0 (rank 0)"),
-                                  HasSubstr("float16[2] by broadcast from rank 0 on w1 (rank 1)")))));
+  EXPECT_THAT(
+      statuses,
+      Each(StatusIs(absl::StatusCode::kInvalidArgument,
+                    AllOf(HasSubstr("'scale'"),
+                          HasSubstr("float32[2] by broadcast from rank 0 on w0 (rank 0)"),
+                          HasSubstr("float16[2] by broadcast from rank 0 on w1 (rank 1)")))));
   EXPECT_TRUE(torch::equal(nets[1]->buffer("scale"), torch::ones({2}, torch::kHalf)));
 }
 

@@ -90,10 +90,11 @@ TEST(CountsThatDiffer, AreAnErrorOnEveryRankWhateverTheOperation) {
 TEST(AFrozenParameterThatOneRankLacks, IsAnErrorOnEveryRankTheRootIncluded) {
   const auto nets = BufferNets(3, [](int) -> NamedBuffers { return {}; });
   nets[1]->register_parameter("extra", torch::zeros({3}), /*requires_grad=*/false);
-  EXPECT_THAT(RunRanks({}, nets, Nothing),
-              Each(StatusIs(absl::StatusCode::kInvalidArgument,
-                            AllOf(HasSubstr("'extra'"), HasSubstr("absent on w0 (rank 0)"),
-                                  HasSubstr("float32[3] by broadcast from rank 0 on w1 (rank 1)")))));
+  EXPECT_THAT(
+      RunRanks({}, nets, Nothing),
+      Each(StatusIs(absl::StatusCode::kInvalidArgument,
+                    AllOf(HasSubstr("'extra'"), HasSubstr("absent on w0 (rank 0)"),
+                          HasSubstr("float32[3] by broadcast from rank 0 on w1 (rank 1)")))));
 }
 
 // The same of a parameter that is trained; a coordinator would turn both away
