@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -117,7 +119,9 @@ class TorchAccess final : public TensorAccess {
 
   void Add(TensorSpec spec, const at::Tensor& tensor) {
     Entry entry = {.tensor = tensor};
-    if (!IsPlainMemory(tensor)) {
+    // Where two views overlap, a reduction of both in place would count the elements
+    // of one in the other: all but the first are copied, before any is written.
+    if (!IsPlainMemory(tensor) || !TakeMemory(tensor)) {
       entry.staged = at::empty(tensor.sizes(), tensor.scalar_type());
       entry.staged.copy_(tensor);
     }
@@ -131,6 +135,18 @@ class TorchAccess final : public TensorAccess {
     at::Tensor tensor;
     at::Tensor staged;  // of its shape, row-major; undefined: viewed in place
   };
+
+  // Whether no other entry is viewed in a part of the tensor's memory.
+  bool TakeMemory(const at::Tensor& tensor) {
+    if (tensor.nbytes() == 0) return true;
+    const auto begin = reinterpret_cast<std::uintptr_t>(tensor.mutable_data_ptr());
+    const std::uintptr_t end = begin + tensor.nbytes();
+    const auto next = taken_.lower_bound(begin);
+    if (next != taken_.end() && next->first < end) return false;
+    if (next != taken_.begin() && std::prev(next)->second > begin) return false;
+    taken_.emplace(begin, end);
+    return true;
+  }
 
   absl::Status CheckCopiesAgree(std::size_t i) const {
     const at::Tensor& staged = entries_[i].staged;
@@ -149,6 +165,7 @@ class TorchAccess final : public TensorAccess {
   const std::string kind_;
   std::vector<Entry> entries_;
   std::vector<TensorView> views_;  // one for each entry
+  std::map<std::uintptr_t, std::uintptr_t> taken_;  // memory of those in place: begin, end
 };
 
 }  // namespace

@@ -4,7 +4,8 @@
 // is staged: copied to contiguous memory in the order of its indices, and copied
 // back by WriteBack(). So a view's bytes do not depend on a rank's strides.
 // An expanded tensor is staged in its full shape; WriteBack() refuses values that
-// differ where it has one element only.
+// differ where it has one element only. Of tensors that overlap in memory, views of
+// one table, the first is viewed and the others are staged.
 #ifndef LOCKSTEP_WORKER_TORCH_TENSOR_ACCESS_H_
 #define LOCKSTEP_WORKER_TORCH_TENSOR_ACCESS_H_
 
