@@ -87,7 +87,8 @@ TEST(ABroadcast, MovesComplexTablesThatAreStridedOrConjugated) {
         (1 + rank);
     return {{"freqs_cis", table},
             {"transposed", table.clone().t()},
-            {"conjugated", table.clone().conj()}};
+            {"conjugated", table.clone().conj()},
+            {"conjugated_on_rank_0", rank == 0 ? table.clone().conj() : table.clone()}};
   });
   const at::Tensor table =
       torch::polar(torch::ones({4, 2}), torch::arange(8).reshape({4, 2}).to(torch::kFloat));
@@ -96,9 +97,11 @@ TEST(ABroadcast, MovesComplexTablesThatAreStridedOrConjugated) {
   }));
   EXPECT_TRUE(torch::equal(nets[1]->buffer("freqs_cis"), table));
   EXPECT_TRUE(torch::equal(nets[1]->buffer("transposed"), table.t()));
+  for (const char* name : {"conjugated", "conjugated_on_rank_0"}) {
+    EXPECT_TRUE(torch::equal(nets[1]->buffer(name).resolve_conj(), table.conj().resolve_conj()));
+  }
   EXPECT_TRUE(nets[1]->buffer("conjugated").is_conj());
-  EXPECT_TRUE(torch::equal(nets[1]->buffer("conjugated").resolve_conj(),
-                           table.conj().resolve_conj()));
+  EXPECT_FALSE(nets[1]->buffer("conjugated_on_rank_0").is_conj());
 }
 
 // pytorch#118696: an error on some ranks or a hang.

@@ -221,6 +221,24 @@ TEST(ATensorWithTwoNames, IsSummedOnce) {
       }));
 }
 
+// And where the names hold two shapes of one memory: DDP sends both.
+TEST(TwoShapesOfOneMemory, AreSummedOnce) {
+  const auto nets = BufferNets(2, [](int rank) -> NamedBuffers {
+    const at::Tensor table = torch::full({6}, 3.0f + rank);
+    return {{"flat", table}, {"square", table.view({2, 3})}, {"tail", table.slice(0, 4)}};
+  });
+  SyncPolicy policy = OnCommandOnly();
+  policy.operation = Operation::kSum;
+  LOCKSTEP_EXPECT_OK(RunAll({.policy = policy}, nets, [](Session& session, BufferNet&) {
+    return session.SyncBuffers();
+  }));
+  for (const auto& net : nets) {
+    EXPECT_TRUE(torch::equal(net->buffer("flat"), torch::full({6}, 7.0f)));
+    EXPECT_EQ(net->buffer("tail").const_data_ptr<float>(),
+              net->buffer("square").const_data_ptr<float>() + 4);
+  }
+}
+
 // pytorch#51548: LazyBatchNorm's buffers before the first forward.
 TEST(ABufferThatIsNotInitialised, IsRefusedByNameWhenItIsSelected) {
   const auto nets = BufferNets(2, [](int) -> NamedBuffers {
