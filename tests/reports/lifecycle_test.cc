@@ -132,17 +132,23 @@ TEST(BeforeCheckpoint, GivesAllRanksTheStatisticsOfTheRoot) {
 // pytorch#48988, pytorch-lightning#9243: a hidden collective in evaluation mode.
 TEST(AnEvaluationOnRankZeroOnly, DoesNotWaitForTheOthers) {
   const auto nets = BatchNormNets(2);
+  const auto evaluate = [](Session& session, BatchNormNet& net) -> absl::Status {
+    LOCKSTEP_RETURN_IF_ERROR(session.BeforeEvaluation());
+    const torch::NoGradGuard no_grad;
+    for (int batch = 0; batch < 3; ++batch) {
+      LOCKSTEP_RETURN_IF_ERROR(session.BeforeForward());
+      Evaluate(net);
+    }
+    return absl::OkStatus();
+  };
   std::latch evaluated(1);
-  LOCKSTEP_EXPECT_OK(RunAll({}, nets, [&](Session& session, BatchNormNet& net) -> absl::Status {
+  LOCKSTEP_EXPECT_OK(RunAll({.operation_timeout = absl::Seconds(10)}, nets,
+                            [&](Session& session, BatchNormNet& net) -> absl::Status {
     LOCKSTEP_RETURN_IF_ERROR(TrainStep(session, net, SomeInput(session.rank())));
     if (session.rank() == 0) {
-      LOCKSTEP_RETURN_IF_ERROR(session.BeforeEvaluation());
-      const torch::NoGradGuard no_grad;
-      for (int batch = 0; batch < 3; ++batch) {
-        LOCKSTEP_RETURN_IF_ERROR(session.BeforeForward());
-        Evaluate(net);
-      }
+      const absl::Status status = evaluate(session, net);
       evaluated.count_down();
+      LOCKSTEP_RETURN_IF_ERROR(status);
     } else {
       // The others do not come to any call before that is over.
       evaluated.wait();
@@ -278,6 +284,8 @@ TEST(ARankThatRanOutOfData, TakesPartWithoutSamplesAndTheResultIsThatOfOneProces
           if (has_data) {
             net.Fill("seen", 100 * session.rank() + step + 1);
             (net.weight() * gradient(step, session.rank())).sum().backward();
+          } else {
+            net.Loss().backward();  // a batch made up counts for nothing
           }
           LOCKSTEP_RETURN_IF_ERROR(session.Step({.samples = has_data ? 1 : 0}));
           EXPECT_EQ(net.buffer("seen").item<float>(), step + 1);
@@ -325,7 +333,8 @@ TEST(RanksInDifferentCalls, AreAllToldWhatEachOneIsIn) {
   const auto nets = BufferNets(
       2, [](int) -> NamedBuffers { return {{"stat", torch::zeros({2})}}; });
   const auto statuses = RunRanks(
-      {.policy = OnCommandOnly()}, nets, [](Session& session, BufferNet& net) -> absl::Status {
+      {.policy = OnCommandOnly(), .operation_timeout = absl::Seconds(10)}, nets,
+      [](Session& session, BufferNet& net) -> absl::Status {
         if (session.rank() == 0) return session.SyncBuffers();
         net.Loss().backward();
         return session.Step({});
