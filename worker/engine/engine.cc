@@ -6,7 +6,6 @@
 #include <set>
 #include <span>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -193,10 +192,8 @@ absl::Status Engine::Complete(const Agreement& agreement) {
 }
 
 absl::Status Engine::LearnEntries() {
-  const std::vector<ControlEntry> entries =
-      link_ == nullptr ? std::exchange(own_entries_, {})
-                       : link_->EntriesAfter(membership_->protocol.known());
-  for (const ControlEntry& entry : entries) {
+  if (link_ == nullptr) return absl::OkStatus();  // RevisePolicy() learns them at once
+  for (const ControlEntry& entry : link_->EntriesAfter(membership_->protocol.known())) {
     const absl::Status learned = membership_->protocol.Learn(entry);
     // The rest is asked for again once the others have caught up.
     if (absl::IsResourceExhausted(learned)) return absl::OkStatus();
@@ -282,16 +279,13 @@ absl::StatusOr<Revision> Engine::RevisePolicy(const SyncPolicy& revised,
   LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, model_->Describe());
   LOCKSTEP_RETURN_IF_ERROR(CheckPatternsMatch(revised, manifest));
   LOCKSTEP_RETURN_IF_ERROR(CheckOperations(revised, manifest));
-  PolicyRevised newest = {revision(), policy()};
-  LogNumber number = membership_->protocol.known();
-  if (!own_entries_.empty()) {
-    newest = std::get<PolicyRevised>(own_entries_.back().decision);
-    number = own_entries_.back().number;
-  }
+  const PolicyRevised newest = own_newest_.value_or(PolicyRevised{revision(), policy()});
   if (newest.policy == revised) return newest.revision;
-  const Revision next = newest.revision.next();
-  own_entries_.push_back({number.next(), PolicyRevised{next, revised}});
-  return next;
+  const PolicyRevised next = {newest.revision.next(), revised};
+  LOCKSTEP_RETURN_IF_ERROR(
+      membership_->protocol.Learn({membership_->protocol.known().next(), next}));
+  own_newest_ = next;
+  return next.revision;
 }
 
 absl::Status Engine::CheckRoot(int root) const {

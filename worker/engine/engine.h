@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -167,7 +168,7 @@ class Engine final {
   std::vector<AppliedEntry> applied_;
   EngineStats stats_;
   BufferSyncer syncer_;
-  std::vector<ControlEntry> own_entries_;  // alone: what RevisePolicy() asked for
+  std::optional<PolicyRevised> own_newest_;  // alone: what RevisePolicy() made last
 };
 
 }  // namespace lockstep

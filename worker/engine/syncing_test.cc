@@ -342,6 +342,23 @@ TEST(RevisePolicy, AloneIsInForceAfterTheNextStep) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("num_batches_tracked")));
 }
 
+TEST(RevisePolicy, AloneKnowsItsNewestRevisionAlsoAfterARefusedStep) {
+  VectorModel model;
+  AddTensors(model, 0);
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Engine> engine,
+                                Engine::Alone(Sgd{}, Quiet(), &model));
+  SyncPolicy revised = Quiet();
+  revised.allow_list = {"bn.*"};
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Revision second, engine->RevisePolicy(revised, ""));
+  EXPECT_THAT(engine->Step({.samples = 0}), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(engine->RevisePolicy(revised, "the same").value(), second);
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Revision third, engine->RevisePolicy(Quiet(), "back"));
+  EXPECT_EQ(third, second.next());
+  LOCKSTEP_ASSERT_OK(engine->Step({}));
+  EXPECT_EQ(engine->policy(), Quiet());
+  EXPECT_EQ(engine->revision(), third);
+}
+
 TEST(BufferSync, OfAModelWithoutBuffersDoesNothing) {
   ThreadedWorld world(2);
   for (int rank = 0; rank < 2; ++rank) world.model(rank).AddParameter("w", Floats(3, 1));
