@@ -121,8 +121,7 @@ absl::Status Engine::MakeReplicasEqual() {
   // In a shared arena the root alone has written: the others wait for it,
   // whatever the policy says.
   if (shared && !policy().broadcast_parameters_at_start && world_size() > 1) {
-    LOCKSTEP_RETURN_IF_ERROR(BroadcastParametersFrom(root, membership_->parameters, model_,
-                                                     membership_->transport.get()));
+    LOCKSTEP_RETURN_IF_ERROR(membership_->transport->Broadcast({}, root));
   }
   return CarryOut(membership_->protocol.AtStart());
 }

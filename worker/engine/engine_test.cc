@@ -170,6 +170,7 @@ TEST(Step, InASharedArenaStartsFromTheRootEvenIfThePolicyBroadcastsNothing) {
   });
   for (int rank = 0; rank < 3; ++rank) {
     world.model(rank).AddParameter("w", std::vector<float>(40, static_cast<float>(rank)));
+    world.model(rank).AddFrozenParameter("frozen", {static_cast<float>(rank)});
   }
   SyncPolicy policy;
   policy.broadcast_parameters_at_start = false;
@@ -179,6 +180,7 @@ TEST(Step, InASharedArenaStartsFromTheRootEvenIfThePolicyBroadcastsNothing) {
   world.Run([&](int rank) {
     LOCKSTEP_ASSERT_OK(world.Join(rank, Sgd{}, &transports));
     EXPECT_THAT(world.model(rank).parameter("w"), Each(1));
+    EXPECT_THAT(world.model(rank).frozen("frozen"), Each(rank));  // not in the arena
     EXPECT_EQ(world.model(rank).initial(),
               rank == 1 ? InitialValues::kCopyIn : InitialValues::kDiscard);
   });
