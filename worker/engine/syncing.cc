@@ -139,11 +139,14 @@ absl::StatusOr<std::vector<bool>> BufferSyncer::ChangedAnywhere(
     changed[i] = syncs[i]->operation == Operation::kSum || equal == equal_.end() ||
                  equal->second != DigestOf(views[i]);
   }
-  const TensorView flags = {{.name = "(which buffers have changed)",
-                             .dtype = DType::kBool,
-                             .shape = {static_cast<std::int64_t>(changed.size())}},
-                            reinterpret_cast<std::byte*>(changed.data())};
-  LOCKSTEP_RETURN_IF_ERROR(transport->AllReduce(std::span(&flags, 1), ReduceOp::kMax));
+  // One for each buffer, so that one that only some ranks have is named.
+  std::vector<TensorView> flags;
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    flags.push_back({{.name = absl::StrCat(views[i].spec.name, " (whether it changed)"),
+                      .dtype = DType::kBool},
+                     reinterpret_cast<std::byte*>(&changed[i])});
+  }
+  LOCKSTEP_RETURN_IF_ERROR(transport->AllReduce(flags, ReduceOp::kMax));
   return std::vector<bool>(changed.begin(), changed.end());
 }
 
@@ -177,7 +180,10 @@ absl::Status BufferSyncer::Sync(const SyncTask& task, Model* model, Transport* t
   }
   std::vector<Transfer> transfers;
   for (const auto& [key, batch] : batches) transfers.push_back(TransferOf(key, batch.views));
-  LOCKSTEP_RETURN_IF_ERROR(transport->Exchange(transfers));
+  // Ranks that agreed that nothing has changed need not meet again.
+  if (!task.skip_unchanged || !transfers.empty()) {
+    LOCKSTEP_RETURN_IF_ERROR(transport->Exchange(transfers));
+  }
 
   std::vector<std::size_t> written;
   std::int64_t moved_transfers = 0;

@@ -30,7 +30,8 @@ class BufferSyncer {
  public:
   // One exchange for the whole task, with one transfer for each operation and
   // root; what they move is agreed before any byte does. With
-  // task.skip_unchanged one more, of one byte for each buffer.
+  // task.skip_unchanged one before, of one flag for each buffer; where all are
+  // unchanged it is the only one.
   // `counters` are increased. Errors: as Model::Buffers(), TensorAccess::
   //   WriteBack() and Transport::Exchange().
   absl::Status Sync(const SyncTask& task, Model* model, Transport* transport,

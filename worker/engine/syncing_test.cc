@@ -274,6 +274,22 @@ TEST(BufferSync, WithNothingChangedMovesNothing) {
   });
 }
 
+TEST(BufferSync, ThatOnlyOneRankHasIsNamedAlsoWhereUnchangedOnesAreLeftOut) {
+  SyncPolicy policy = Quiet();
+  policy.schedule.every_forwards = 1;
+  policy.skip_unchanged = true;
+  SyncedWorld world(2, policy);
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    LOCKSTEP_ASSERT_OK(engine.BeforeForward());
+    LOCKSTEP_ASSERT_OK(engine.Step({}));
+    if (rank == 1) world->model(rank).AddBuffer<float>("late", {1});
+    EXPECT_THAT(engine.BeforeForward(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("'late"), HasSubstr("absent on w0 (rank 0)"))));
+  });
+}
+
 TEST(BufferSync, ThatRanksDisagreeOnInOneTransferLeavesTheOthersUntouched) {
   SyncPolicy policy = Quiet();
   policy.schedule.every_forwards = 1;
