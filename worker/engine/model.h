@@ -31,7 +31,8 @@ class TensorAccess {
   // tensors hold what they hold. Keeps dtype, device, strides and aliasing; leaves
   // the others alone.
   // Errors: InvalidArgument: a tensor cannot hold it (one element of it stands for
-  //   several that now differ), named.
+  //   several that now differ, or it shares memory with a tensor that was given other
+  //   values; this is found after writing), named.
   virtual absl::Status WriteBack(std::span<const std::size_t> written) = 0;
 };
 

@@ -100,9 +100,13 @@ class TorchAccess final : public TensorAccess {
   std::span<const TensorView> views() const override { return views_; }
 
   absl::Status WriteBack(std::span<const std::size_t> written) override {
-    return GuardTorch("writing synchronised tensors back", [&] {
+    return GuardTorch("writing synchronised tensors back", [&]() -> absl::Status {
       // Inference tensors can be written nowhere else, and the others here too.
       const c10::InferenceMode no_autograd;
+      std::vector<at::Tensor> given;
+      for (const Entry& entry : entries_) {
+        if (overlapping_) given.push_back(entry.staged.defined() ? entry.staged : RowMajor(entry));
+      }
       // All are checked before one is written.
       for (const std::size_t i : written) LOCKSTEP_RETURN_IF_ERROR(CheckCopiesAgree(i));
       for (const std::size_t i : written) {
@@ -113,7 +117,7 @@ class TorchAccess final : public TensorAccess {
           tensor.unsafeGetTensorImpl()->bump_version();
         }
       }
-      return absl::OkStatus();
+      return overlapping_ ? CheckHeld(given) : absl::OkStatus();
     });
   }
 
@@ -121,10 +125,9 @@ class TorchAccess final : public TensorAccess {
     Entry entry = {.tensor = tensor};
     // Where two views overlap, a reduction of both in place would count the elements
     // of one in the other: all but the first are copied, before any is written.
-    if (!IsPlainMemory(tensor) || !TakeMemory(tensor)) {
-      entry.staged = at::empty(tensor.sizes(), tensor.scalar_type());
-      entry.staged.copy_(tensor);
-    }
+    const bool apart = TakeMemory(tensor);
+    overlapping_ = overlapping_ || !apart;
+    if (!apart || !IsPlainMemory(tensor)) entry.staged = RowMajor(entry);
     const at::Tensor& memory = entry.staged.defined() ? entry.staged : tensor;
     views_.push_back({std::move(spec), static_cast<std::byte*>(memory.mutable_data_ptr())});
     entries_.push_back(std::move(entry));
@@ -136,11 +139,18 @@ class TorchAccess final : public TensorAccess {
     at::Tensor staged;  // of its shape, row-major; undefined: viewed in place
   };
 
-  // Whether no other entry is viewed in a part of the tensor's memory.
+  static at::Tensor RowMajor(const Entry& entry) {
+    at::Tensor copy = at::empty(entry.tensor.sizes(), entry.tensor.scalar_type());
+    return copy.copy_(entry.tensor);
+  }
+
+  // Whether no other entry lies in the tensor's memory, gaps included.
   bool TakeMemory(const at::Tensor& tensor) {
-    if (tensor.nbytes() == 0) return true;
+    if (tensor.numel() == 0) return true;
+    std::int64_t last = 0;
+    for (std::int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
     const auto begin = reinterpret_cast<std::uintptr_t>(tensor.mutable_data_ptr());
-    const std::uintptr_t end = begin + tensor.nbytes();
+    const std::uintptr_t end = begin + (last + 1) * tensor.element_size();
     const auto next = taken_.lower_bound(begin);
     if (next != taken_.end() && next->first < end) return false;
     if (next != taken_.begin() && std::prev(next)->second > begin) return false;
@@ -162,10 +172,27 @@ class TorchAccess final : public TensorAccess {
                  "different values that the sync gave them; make it contiguous() on all ranks");
   }
 
+  // Whether each tensor holds the values that its view was given: one that was
+  // written later may have overwritten them.
+  absl::Status CheckHeld(const std::vector<at::Tensor>& given) const {
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      const at::Tensor held = RowMajor(entries_[i]);
+      if (held.numel() == 0 ||
+          std::memcmp(held.const_data_ptr(), given[i].const_data_ptr(), held.nbytes()) == 0) {
+        continue;
+      }
+      return Unfit(kind_, views_[i].spec.name,
+                   "shares memory with another tensor of the sync, which was given other values; "
+                   "share it on all ranks alike and give both one operation and root");
+    }
+    return absl::OkStatus();
+  }
+
   const std::string kind_;
+  bool overlapping_ = false;  // perhaps: two entries, or their gaps
   std::vector<Entry> entries_;
   std::vector<TensorView> views_;  // one for each entry
-  std::map<std::uintptr_t, std::uintptr_t> taken_;  // memory of those in place: begin, end
+  std::map<std::uintptr_t, std::uintptr_t> taken_;  // memory apart from others: begin, end
 };
 
 }  // namespace

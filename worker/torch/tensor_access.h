@@ -5,7 +5,8 @@
 // back by WriteBack(). So a view's bytes do not depend on a rank's strides.
 // An expanded tensor is staged in its full shape; WriteBack() refuses values that
 // differ where it has one element only. Of tensors that overlap in memory, views of
-// one table, the first is viewed and the others are staged.
+// one table, the first is viewed and the others are staged; WriteBack() refuses if
+// they were given values that one memory cannot hold.
 #ifndef LOCKSTEP_WORKER_TORCH_TENSOR_ACCESS_H_
 #define LOCKSTEP_WORKER_TORCH_TENSOR_ACCESS_H_
 

@@ -243,6 +243,43 @@ TEST(AccessTensors, ATensorWithTwoNamesAppearsOnceAndAnotherViewIsItsOwn) {
               ElementsAre("b", "d", "e", "f", "g"));
 }
 
+TEST(AccessTensors, ViewsOfOneMemoryRefuseDifferentValuesByName) {
+  const auto fill = [](const TensorView& view, float value) {
+    for (std::int64_t i = 0; i < view.spec.elements(); ++i) {
+      std::memcpy(view.data + i * sizeof(value), &value, sizeof(value));
+    }
+  };
+  const at::Tensor table = at::zeros({4});
+  for (const at::Tensor& other :
+       {table.view({2, 2}), table.view({2, 2}).t(), table.slice(0, 1, 3), table.slice(0, 0, 4, 2)}) {
+    const auto refused = [](const std::string& name) {
+      return StatusIs(absl::StatusCode::kInvalidArgument,
+                      AllOf(HasSubstr("buffer '" + name + "'"), HasSubstr("shares memory")));
+    };
+    table.zero_();
+    const auto access = Access({{"table", table}, {"other", other}});
+    fill(access->views()[0], 1);
+    fill(access->views()[1], 1);
+    LOCKSTEP_EXPECT_OK(WriteBackAll(*access));
+    fill(access->views()[1], 2);
+    EXPECT_THAT(WriteBackAll(*access), refused("table"));
+    // Also where this rank, as the root of the other, does not write that.
+    const std::vector<std::size_t> first = {0};
+    fill(access->views()[0], 3);
+    EXPECT_THAT(access->WriteBack(first), refused("other"));
+  }
+}
+
+TEST(AccessTensors, InterleavedViewsOfOneMemoryHoldDifferentValues) {
+  const at::Tensor table = at::zeros({2, 2});
+  const auto access = Access({{"left", table.select(1, 0)}, {"right", table.select(1, 1)}});
+  const float values[] = {1, 2, 3, 4};
+  std::memcpy(access->views()[0].data, values, 8);
+  std::memcpy(access->views()[1].data, values + 2, 8);
+  LOCKSTEP_EXPECT_OK(WriteBackAll(*access));
+  EXPECT_TRUE(at::equal(table, at::tensor({1.f, 3.f, 2.f, 4.f}).view({2, 2})));
+}
+
 TEST(AccessTensors, ACopyThatIsMadeOnWriteIsATensorOfItsOwn) {
   const at::Tensor tensor = at::zeros({2});
   const at::Tensor lazy = at::_lazy_clone(tensor);
