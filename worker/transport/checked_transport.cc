@@ -64,9 +64,13 @@ absl::Status CheckedTransport::Move(const Transfer& transfer) {
   }
   if (!has_shared_arena_) return MoveBroadcast(transfer.views, transfer.root);
   // What lies in memory that all ranks share is there already.
+  const auto is_apart = [this](const TensorView& view) { return SharedPlace(view).empty(); };
+  if (std::ranges::all_of(transfer.views, is_apart)) {
+    return MoveBroadcast(transfer.views, transfer.root);
+  }
   std::vector<TensorView> apart;
   for (const TensorView& view : transfer.views) {
-    if (view.bytes() > 0 && SharedPlace(view).empty()) apart.push_back(view);
+    if (view.bytes() > 0 && is_apart(view)) apart.push_back(view);
   }
   return apart.empty() ? absl::OkStatus() : MoveBroadcast(apart, transfer.root);
 }
