@@ -282,6 +282,22 @@ TEST(ABufferOnTheMetaDevice, IsRefusedByNameUnlessItIsIgnored) {
       RunAll({.policy = {.ignore_list = {"shadow"}}}, BufferNets(2, make), body));
 }
 
+// No public report. A look at the drift ends no epoch that trains.
+TEST(ABufferOnTheMetaDevice, IsLeftOutOfTheDrift) {
+  const auto nets = BufferNets(2, [](int rank) -> NamedBuffers {
+    return {{"ready", torch::full({2}, 1.0f * rank)}, {"shadow", torch::zeros({2}, torch::kMeta)}};
+  });
+  SyncPolicy policy = OnCommandOnly();
+  policy.ignore_list = {"shadow"};
+  LOCKSTEP_EXPECT_OK(
+      RunAll({.policy = policy}, nets, [](Session& session, BufferNet&) -> absl::Status {
+        LOCKSTEP_ASSIGN_OR_RETURN(const BufferDrift drift, session.MeasureBufferDrift());
+        EXPECT_EQ(drift.buffer, "ready");
+        EXPECT_EQ(drift.largest, 1);
+        return absl::OkStatus();
+      }));
+}
+
 // No public report.
 TEST(ABufferThatIsUndefined, IsLeftOut) {
   const auto nets = BufferNets(2, [](int rank) -> NamedBuffers {

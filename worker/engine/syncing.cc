@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -97,16 +98,15 @@ struct DoubleCopies {
   }
 };
 
+// `buffers` of float32 and float64.
 DoubleCopies CopyFloatBuffers(std::span<const TensorView> buffers) {
   DoubleCopies copies;
   for (const TensorView& buffer : buffers) {
     std::vector<double> values;
     if (buffer.spec.dtype == DType::kFloat32) {
       AppendAsDoubles<float>(buffer, values);
-    } else if (buffer.spec.dtype == DType::kFloat64) {
-      AppendAsDoubles<double>(buffer, values);
     } else {
-      continue;
+      AppendAsDoubles<double>(buffer, values);
     }
     copies.specs.push_back({buffer.spec.name, DType::kFloat64, buffer.spec.shape});
     copies.values.push_back(std::move(values));
@@ -276,8 +276,17 @@ absl::Status CheckParametersEqual(const ShardPlan& plan, const Arena& parameters
 }
 
 absl::StatusOr<BufferDrift> MeasureDrift(Model* model, Transport* transport) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<TensorAccess> access,
-                            model->Buffers([](absl::string_view) { return true; }));
+  // Buffers without plain values can only be looked at in the manifest.
+  LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, model->Describe());
+  std::set<absl::string_view> measured;
+  for (const TensorSpec& buffer : manifest.buffers) {
+    if (buffer.dtype == DType::kFloat32 || buffer.dtype == DType::kFloat64) {
+      measured.insert(buffer.name);
+    }
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const std::unique_ptr<TensorAccess> access,
+      model->Buffers([&](absl::string_view name) { return measured.contains(name); }));
   DoubleCopies low = CopyFloatBuffers(access->views());
   DoubleCopies high = low;
   LOCKSTEP_RETURN_IF_ERROR(transport->AllReduce(low.views(), ReduceOp::kMin));

@@ -70,7 +70,7 @@ struct BufferDrift {
 };
 
 // Of float32 and float64 buffers. NaN counts as infinity.
-// Errors: as Model::Buffers() and Transport::AllReduce().
+// Errors: as Model::Describe(), Model::Buffers() and Transport::AllReduce().
 absl::StatusOr<BufferDrift> MeasureDrift(Model* model, Transport* transport);
 
 }  // namespace lockstep
