@@ -251,7 +251,8 @@ TEST(AccessTensors, ViewsOfOneMemoryRefuseDifferentValuesByName) {
   };
   const at::Tensor table = at::zeros({4});
   for (const at::Tensor& other :
-       {table.view({2, 2}), table.view({2, 2}).t(), table.slice(0, 1, 3), table.slice(0, 0, 4, 2)}) {
+       {table.view({2, 2}), table.view({2, 2}).t(), table.slice(0, 1, 3),
+        table.slice(0, 0, 4, 2)}) {
     const auto refused = [](const std::string& name) {
       return StatusIs(absl::StatusCode::kInvalidArgument,
                       AllOf(HasSubstr("buffer '" + name + "'"), HasSubstr("shares memory")));
