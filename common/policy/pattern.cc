@@ -90,6 +90,8 @@ absl::StatusOr<Pattern> Pattern::Parse(absl::string_view text) {
 Pattern::Pattern(std::string text, std::shared_ptr<const re2::RE2> expression)
     : text_(std::move(text)), expression_(std::move(expression)) {}
 
+int Pattern::size() const { return std::max(1, expression_->ProgramSize()); }
+
 bool Pattern::Matches(absl::string_view name) const {
   return re2::RE2::FullMatch(Piece(name), *expression_);
 }

@@ -37,6 +37,8 @@ class Pattern {
 
   bool Matches(absl::string_view name) const;
   const std::string& text() const { return text_; }
+  // What it costs to compile, to keep and to match: in instructions, at least 1.
+  int size() const;
 
  private:
   Pattern(std::string text, std::shared_ptr<const re2::RE2> expression);

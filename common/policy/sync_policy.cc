@@ -1,7 +1,9 @@
 #include "common/policy/sync_policy.h"
 
 #include <cstddef>
+#include <cstdint>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
@@ -16,14 +18,25 @@ absl::Status Bad(absl::string_view field, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
 }
 
-absl::Status CheckList(absl::string_view field, const std::vector<std::string>& list) {
+// Checks one pattern and adds its size to those before it.
+absl::Status CheckPattern(absl::string_view field, const std::string& text, std::int64_t& sizes) {
+  const absl::StatusOr<Pattern> pattern = Pattern::Parse(text);
+  if (!pattern.ok()) return Bad(field, pattern.status().message());
+  sizes += pattern->size();
+  if (sizes <= kMaxPatternSizes) return absl::OkStatus();
+  return Bad(field, absl::StrCat("the policy's patterns up to this one compile to ", sizes,
+                                 " instructions; at most ", kMaxPatternSizes,
+                                 " are allowed: use fewer or simpler expressions"));
+}
+
+absl::Status CheckList(absl::string_view field, const std::vector<std::string>& list,
+                       std::int64_t& sizes) {
   if (list.size() > kMaxPatterns) {
     return Bad(field, absl::StrCat("has ", list.size(), " patterns; at most ", kMaxPatterns,
                                    " are allowed"));
   }
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const absl::Status parsed = Pattern::Parse(list[i]).status();
-    if (!parsed.ok()) return Bad(absl::StrCat(field, "[", i, "]"), parsed.message());
+    LOCKSTEP_RETURN_IF_ERROR(CheckPattern(absl::StrCat(field, "[", i, "]"), list[i], sizes));
   }
   return absl::OkStatus();
 }
@@ -67,9 +80,8 @@ absl::Status CheckOperation(absl::string_view field, Operation operation) {
                                  "; expected 1 (broadcast) to 7 (mean-by-samples)"));
 }
 
-absl::Status CheckRule(absl::string_view field, const SyncRule& rule) {
-  const absl::Status parsed = Pattern::Parse(rule.pattern).status();
-  if (!parsed.ok()) return Bad(absl::StrCat(field, ".pattern"), parsed.message());
+absl::Status CheckRule(absl::string_view field, const SyncRule& rule, std::int64_t& sizes) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckPattern(absl::StrCat(field, ".pattern"), rule.pattern, sizes));
   if (rule.operation) {
     LOCKSTEP_RETURN_IF_ERROR(CheckOperation(absl::StrCat(field, ".operation"), *rule.operation));
   }
@@ -121,14 +133,15 @@ std::string DescribeParameters(const SyncPolicy& policy) {
 }  // namespace
 
 absl::Status Validate(const SyncPolicy& policy) {
-  LOCKSTEP_RETURN_IF_ERROR(CheckList("allow_list", policy.allow_list));
-  LOCKSTEP_RETURN_IF_ERROR(CheckList("ignore_list", policy.ignore_list));
+  std::int64_t sizes = 0;  // of the patterns so far
+  LOCKSTEP_RETURN_IF_ERROR(CheckList("allow_list", policy.allow_list, sizes));
+  LOCKSTEP_RETURN_IF_ERROR(CheckList("ignore_list", policy.ignore_list, sizes));
   if (policy.rules.size() > kMaxRules) {
     return Bad("rules", absl::StrCat("has ", policy.rules.size(), " rules; at most ", kMaxRules,
                                      " are allowed"));
   }
   for (std::size_t i = 0; i < policy.rules.size(); ++i) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckRule(absl::StrCat("rules[", i, "]"), policy.rules[i]));
+    LOCKSTEP_RETURN_IF_ERROR(CheckRule(absl::StrCat("rules[", i, "]"), policy.rules[i], sizes));
   }
   LOCKSTEP_RETURN_IF_ERROR(CheckOperation("operation", policy.operation));
   LOCKSTEP_RETURN_IF_ERROR(CheckRoot("root", policy.root));

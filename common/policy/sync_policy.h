@@ -22,6 +22,8 @@ namespace lockstep {
 // Bounds on what a client may set.
 inline constexpr int kMaxPatterns = 1000;  // in each list
 inline constexpr int kMaxRules = 1000;
+// Of all patterns, by Pattern::size(): 100 for each of those that are allowed.
+inline constexpr int kMaxPatternSizes = 300'000;
 inline constexpr int kMaxRootWorkerBytes = 253;
 
 // The rank whose value wins.

@@ -55,6 +55,29 @@ TEST(ValidatePolicy, NamesTheFieldAndWhatIsAllowed) {
   }
 }
 
+// They would keep the coordinator busy for minutes.
+TEST(ValidatePolicy, BoundsWhatAllPatternsTogetherCost) {
+  const std::vector<std::string> names(1000, std::string(90, 'n'));
+  LOCKSTEP_EXPECT_OK(Validate({.allow_list = names,
+                               .ignore_list = names,
+                               .rules = std::vector<SyncRule>(1000, {.pattern = names[0]})}));
+  const std::string large = "re:\\pL{1,40}";
+  LOCKSTEP_EXPECT_OK(Validate({.allow_list = {large}}));
+  const auto is_refused_at = [](const std::string& field) {
+    return StatusIs(absl::StatusCode::kInvalidArgument,
+                    ::testing::AllOf(HasSubstr(field),
+                                     HasSubstr("at most 300000 are allowed: use fewer")));
+  };
+  EXPECT_THAT(Validate({.allow_list = std::vector<std::string>(1000, large)}),
+              is_refused_at("allow_list["));
+  // Each of them alone is small enough.
+  const std::vector<std::string> some(4, large);
+  LOCKSTEP_EXPECT_OK(Validate({.allow_list = some}));
+  EXPECT_THAT(Validate({.allow_list = some,
+                        .rules = std::vector<SyncRule>(4, {.pattern = large})}),
+              is_refused_at("rules["));
+}
+
 TEST(DescribePolicy, FitsOnALine) {
   EXPECT_EQ(Describe(SyncPolicy{}),
             "broadcast_buffers on, allow all, ignore none; by broadcast from the lowest rank, at "
