@@ -214,6 +214,14 @@ TEST_F(Lockstepctl, PreviewsAndComparesTheBuffersOfAModel) {
             "bn1.running_mean");
 }
 
+TEST_F(Lockstepctl, SaysWhatARevisionIs) {
+  for (const std::string wrong : {"0", "x", "9223372036854775808"}) {
+    const Outcome refused = Run("policy rollback mnist " + wrong);
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("'" + wrong + "' is no revision; they count from 1\n"));
+  }
+}
+
 TEST_F(Lockstepctl, EndsWithFourWhenAWaitTimesOut) {
   ASSERT_THAT(CreateJob("mnist", 2), IsOk());
   const Outcome late = Run("policy set mnist --no-broadcast-buffers --wait --timeout 0.5");

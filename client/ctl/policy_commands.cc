@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/ctl/edit_command.h"
 #include "client/ctl/files.h"
@@ -25,7 +26,11 @@ namespace {
 CLI::Option* AddRevision(CLI::App* command, const std::string& name, std::int64_t* value,
                          const std::string& help) {
   return command->add_option(name, *value, help)
-      ->check(CLI::PositiveNumber.description(""))
+      ->check([](const std::string& text) {
+        std::int64_t number = 0;
+        const bool is_one = absl::SimpleAtoi(text, &number) && number >= 1;
+        return is_one ? "" : absl::StrCat("'", text, "' is no revision; they count from 1");
+      })
       ->type_name("REVISION");
 }
 
