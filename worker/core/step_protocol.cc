@@ -1,6 +1,7 @@
 #include "worker/core/step_protocol.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <variant>
 
@@ -20,7 +21,8 @@ absl::StatusOr<StepProtocol> StepProtocol::Create(std::vector<std::string> membe
                                                   SyncPolicy policy) {
   LOCKSTEP_ASSIGN_OR_RETURN(BufferRules rules, BufferRules::Compile(policy));
   StepProtocol protocol(std::move(members), log_number);
-  protocol.PutInForce(revision, std::move(policy), std::move(rules));
+  protocol.PutInForce({revision, std::move(policy)},
+                      std::make_shared<const BufferRules>(std::move(rules)));
   return protocol;
 }
 
@@ -30,11 +32,12 @@ StepProtocol::StepProtocol(std::vector<std::string> members, LogNumber log_numbe
       applied_(log_number),
       samples_(members_.size(), 0) {}
 
-void StepProtocol::PutInForce(Revision revision, SyncPolicy policy, BufferRules rules) {
-  now_.revision = revision;
-  now_.policy = std::move(policy);
-  now_.samples_then.assign(rules.treatments().size(), samples_);
-  now_.rules = std::make_shared<const BufferRules>(std::move(rules));
+void StepProtocol::PutInForce(const PolicyRevised& revised,
+                              std::shared_ptr<const BufferRules> rules) {
+  now_.revision = revised.revision;
+  now_.policy = revised.policy;
+  now_.samples_then.assign(rules->treatments().size(), samples_);
+  now_.rules = std::move(rules);
 }
 
 absl::Status StepProtocol::Learn(const ControlEntry& entry) {
@@ -49,10 +52,12 @@ absl::Status StepProtocol::Learn(const ControlEntry& entry) {
         kMaxPendingEntries, " control entries wait for the other ranks, which is the limit; "
         "learn entry ", entry.number.value(), " after a later step"));
   }
+  PendingEntry pending = {.entry = entry};
   if (const auto* revised = std::get_if<PolicyRevised>(&entry.decision)) {
-    LOCKSTEP_RETURN_IF_ERROR(BufferRules::Compile(revised->policy).status());
+    LOCKSTEP_ASSIGN_OR_RETURN(BufferRules rules, BufferRules::Compile(revised->policy));
+    pending.rules = std::make_shared<const BufferRules>(std::move(rules));
   }
-  pending_.push_back(entry);
+  pending_.push_back(std::move(pending));
   known_ = entry.number;
   return absl::OkStatus();
 }
@@ -145,7 +150,10 @@ StepOutcome StepProtocol::Commit(const Agreement& agreement) {
   ++step_;
   forward_seen_ = false;
   for (std::size_t rank = 0; rank < agreement.samples_by_rank.size(); ++rank) {
-    samples_[rank] += agreement.samples_by_rank[rank];
+    std::int64_t& sum = samples_[rank];
+    if (__builtin_add_overflow(sum, agreement.samples_by_rank[rank], &sum)) {
+      sum = std::numeric_limits<std::int64_t>::max();
+    }
   }
   StepOutcome outcome = {.step = step_};
   if (IsDueEvery(policy().broadcast_parameters_every_steps, step_)) {
@@ -155,24 +163,23 @@ StepOutcome StepProtocol::Commit(const Agreement& agreement) {
     outcome.due.push_back(ParameterTask(SyncTask::Parameters::kCheck, policy().root));
   }
   for (SyncTask& task : At(Moment::kStep, step_)) outcome.due.push_back(std::move(task));
-  while (!pending_.empty() && pending_.front().number <= agreement.log_number) {
-    const ControlEntry& entry = pending_.front();
-    Apply(entry, outcome.due);
-    applied_ = entry.number;
-    const bool is_revision = std::holds_alternative<PolicyRevised>(entry.decision);
-    outcome.applied.push_back(
-        {.number = applied_, .revision = is_revision ? revision() : Revision(), .step = step_});
+  while (!pending_.empty() && pending_.front().entry.number <= agreement.log_number) {
+    const PendingEntry& pending = pending_.front();
+    Apply(pending, outcome.due);
+    applied_ = pending.entry.number;
+    outcome.applied.push_back({.number = applied_,
+                               .revision = pending.rules ? revision() : Revision(),
+                               .step = step_});
     pending_.pop_front();
   }
   return outcome;
 }
 
-void StepProtocol::Apply(const ControlEntry& entry, std::vector<SyncTask>& due) {
-  if (const auto* revised = std::get_if<PolicyRevised>(&entry.decision)) {
-    auto rules = BufferRules::Compile(revised->policy);
-    LOCKSTEP_CHECK(rules.ok());  // Learn() compiled the same policy
-    PutInForce(revised->revision, revised->policy, *std::move(rules));
-  } else if (const auto* once = std::get_if<SyncOnce>(&entry.decision)) {
+void StepProtocol::Apply(const PendingEntry& pending, std::vector<SyncTask>& due) {
+  const Decision& decision = pending.entry.decision;
+  if (const auto* revised = std::get_if<PolicyRevised>(&decision)) {
+    PutInForce(*revised, pending.rules);
+  } else if (const auto* once = std::get_if<SyncOnce>(&decision)) {
     for (SyncTask& task : OnCommand(*once)) due.push_back(std::move(task));
   }
 }

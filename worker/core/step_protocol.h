@@ -110,6 +110,7 @@ class StepProtocol {
   LogNumber applied() const { return applied_; }
   Revision revision() const { return now_.revision; }
   const SyncPolicy& policy() const { return now_.policy; }
+  const BufferRules& rules() const { return *now_.rules; }
 
  private:
   // A policy in force, and since when each of its treatments gathers samples.
@@ -121,9 +122,15 @@ class StepProtocol {
     std::vector<std::vector<std::int64_t>> samples_then;
   };
 
+  // An entry that is known and not applied.
+  struct PendingEntry {
+    ControlEntry entry;
+    std::shared_ptr<const BufferRules> rules;  // of a revision
+  };
+
   StepProtocol(std::vector<std::string> members, LogNumber log_number);
 
-  void PutInForce(Revision revision, SyncPolicy policy, BufferRules rules);
+  void PutInForce(const PolicyRevised& revised, std::shared_ptr<const BufferRules> rules);
   // Buffers that are due at `moment`.
   std::vector<SyncTask> At(Moment moment, std::int64_t count);
   // Buffers as `choose` (treatment -> sync, or nothing) says; notes that they were
@@ -132,7 +139,7 @@ class StepProtocol {
   SyncTask BufferTask(Choose choose);
   SyncTask ParameterTask(SyncTask::Parameters what, const Root& root) const;
   BufferSync AsTreated(std::size_t treatment) const;
-  void Apply(const ControlEntry& entry, std::vector<SyncTask>& due);
+  void Apply(const PendingEntry& pending, std::vector<SyncTask>& due);
 
   std::vector<std::string> members_;
   std::int64_t step_ = 0;
@@ -141,8 +148,8 @@ class StepProtocol {
   LogNumber known_;
   LogNumber applied_;
   InForce now_;
-  std::vector<std::int64_t> samples_;  // committed in this epoch, by rank
-  std::deque<ControlEntry> pending_;  // known, not applied
+  std::vector<std::int64_t> samples_;  // committed in this epoch, by rank; stops at the largest
+  std::deque<PendingEntry> pending_;
 };
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -362,6 +363,18 @@ TEST(StepProtocol, AMeanBySamplesCountsThoseSinceTheRulesLastSync) {
   EXPECT_THAT(samples(command, 1), ElementsAre(10, 4, 8));
   EXPECT_THAT(samples(command, 0), ElementsAre(0, 0, 0));
   EXPECT_THAT(samples(protocol.OnCommand({}), 1), ElementsAre(0, 0, 0));
+}
+
+TEST(StepProtocol, SamplesStopAtTheLargestNumber) {
+  SyncPolicy policy = Quiet();
+  policy.operation = Operation::kMeanBySamples;
+  StepProtocol protocol = Protocol(policy);
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+  protocol.Commit(AgreedSamples({kHuge, 1, 0}));
+  protocol.Commit(AgreedSamples({kHuge, 1, 0}));
+  protocol.Commit(AgreedSamples({kHuge, 1, 0}));
+  EXPECT_THAT(protocol.OnCommand({})[0].buffers[0]->samples,
+              ElementsAre(std::numeric_limits<std::int64_t>::max(), 3, 0));
 }
 
 TEST(StepProtocol, ARevisionBeginsToCountSamplesAnew) {

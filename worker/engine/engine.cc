@@ -14,7 +14,7 @@
 #include "common/policy/model_check.h"
 #include "common/policy/schedule.h"
 #include "worker/engine/joining.h"
-#include "worker/engine/syncing.h"
+#include "worker/engine/parameter_sync.h"
 #include "worker/optim/squared_norm.h"
 
 namespace lockstep {
@@ -106,7 +106,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(std::unique_ptr<Engine> en
     engine->Leave(status);
     return status;
   }
-  engine->WarnIfRootIsMissing();
+  engine->WarnAboutPolicy(/*at_start=*/true);
   engine->Report(Phase::kTraining, {});
   return engine;
 }
@@ -180,7 +180,7 @@ absl::Status Engine::Complete(const Agreement& agreement) {
 
   const Revision before = revision();
   const StepOutcome outcome = membership_->protocol.Commit(agreement);
-  if (revision() != before) WarnIfRootIsMissing();
+  if (revision() != before) WarnAboutPolicy(/*at_start=*/false);
   LOCKSTEP_RETURN_IF_ERROR(CarryOut(outcome.due));
   for (const AppliedEntry& entry : outcome.applied) {
     applied_.push_back(entry);
@@ -243,7 +243,13 @@ absl::Status Engine::BroadcastParameters(int root) {
 
 absl::StatusOr<BufferDrift> Engine::MeasureBufferDrift() {
   LOCKSTEP_RETURN_IF_ERROR(error_);
-  absl::StatusOr<BufferDrift> drift = MeasureDrift(model_, membership_->transport.get());
+  const BufferRules& rules = membership_->protocol.rules();
+  const auto is_synced = [&](absl::string_view name) {
+    const int treatment = rules.Find(name).treatment;
+    return treatment >= 0 && rules.treatments()[treatment].operation != Operation::kNone;
+  };
+  absl::StatusOr<BufferDrift> drift =
+      MeasureDrift(is_synced, model_, membership_->transport.get());
   LOCKSTEP_RETURN_IF_ERROR(Latch(drift.status()));
   return drift;
 }
@@ -293,7 +299,7 @@ absl::Status Engine::CheckRoot(int root) const {
                                                  "; allowed is 0 to ", world_size() - 1));
 }
 
-void Engine::WarnIfRootIsMissing() const {
+void Engine::WarnAboutPolicy(bool at_start) const {
   if (rank() != 0) return;
   const std::vector<std::string>& members = membership_->proposal.members;
   std::set<std::string> missing;
@@ -304,10 +310,18 @@ void Engine::WarnIfRootIsMissing() const {
   for (const SyncRule& rule : policy().rules) {
     if (rule.root) note(*rule.root);
   }
-  if (missing.empty()) return;
-  LogWarning("policy revision ", revision().value(), " names roots that are no members of epoch ",
-             epoch().value(), ": ", absl::StrJoin(missing, ", "), "; ", members[0],
-             " (rank 0) stands in");
+  if (!missing.empty()) {
+    LogWarning("policy revision ", revision().value(), " names roots that are no members of epoch ",
+               epoch().value(), ": ", absl::StrJoin(missing, ", "), "; ", members[0],
+               " (rank 0) stands in");
+  }
+  // Revisions were checked when they were made; the first policy perhaps before
+  // the model was known.
+  if (!at_start) return;
+  const absl::StatusOr<Manifest> manifest = model_->Describe();
+  const absl::Status matched =
+      manifest.ok() ? CheckPatternsMatch(policy(), *manifest) : manifest.status();
+  if (!matched.ok()) LogWarning("policy revision ", revision().value(), ": ", matched.message());
 }
 
 absl::Status Engine::Latch(absl::Status status) {

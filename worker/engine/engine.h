@@ -27,8 +27,9 @@
 #include "worker/agent/coordinator_link.h"
 #include "worker/core/agreement.h"
 #include "worker/core/step_protocol.h"
+#include "worker/engine/buffer_drift.h"
+#include "worker/engine/buffer_syncer.h"
 #include "worker/engine/model.h"
-#include "worker/engine/syncing.h"
 #include "worker/optim/optimizer.h"
 #include "worker/transport/transport.h"
 
@@ -107,8 +108,8 @@ class Engine final {
   // Errors: InvalidArgument: there is no such rank; nothing was sent.
   absl::Status BroadcastBuffers(int root);
   absl::Status BroadcastParameters(int root);
-  // Collective, for diagnosis: over all float32 and float64 buffers, selected or
-  // not.
+  // Collective, for diagnosis: over the float32 and float64 buffers that the policy
+  // in force synchronises at some time or on command.
   absl::StatusOr<BufferDrift> MeasureBufferDrift();
 
   // Not collective: asks the coordinator for a revision; see CoordinatorLink. Alone
@@ -152,7 +153,8 @@ class Engine final {
 
   absl::Status CarryOut(const std::vector<SyncTask>& due);
   absl::Status CheckRoot(int root) const;
-  void WarnIfRootIsMissing() const;
+  // Roots that are no members; patterns that match nothing, at the start.
+  void WarnAboutPolicy(bool at_start) const;
 
   // Ends the epoch for this rank if `status` is an error, and tells the peers.
   absl::Status Latch(absl::Status status);

@@ -68,6 +68,8 @@ class VectorModel final : public Model {
   // The next CollectGradients() returns it.
   void FailNextCollect(absl::Status status) { next_collect_ = std::move(status); }
   bool adopted() const { return adopted_; }
+  // The tensors that the last WriteBack() was about.
+  const std::vector<std::string>& written() const { return written_; }
   // What the last Adopt() was asked for.
   InitialValues initial() const { return initial_; }
 
@@ -114,6 +116,7 @@ class VectorModel final : public Model {
   absl::StatusOr<std::unique_ptr<TensorAccess>> Buffers(
       const std::function<bool(absl::string_view)>& selects) override {
     auto access = std::make_unique<Views>();
+    access->names = &written_;
     for (Tensor& tensor : buffers_) {
       if (selects(tensor.spec.name)) access->list.push_back(tensor.view());
     }
@@ -122,6 +125,7 @@ class VectorModel final : public Model {
 
   absl::StatusOr<std::unique_ptr<TensorAccess>> FrozenParameters() override {
     auto access = std::make_unique<Views>();
+    access->names = &written_;
     for (Tensor& tensor : frozen_) access->list.push_back(tensor.view());
     return access;
   }
@@ -144,10 +148,13 @@ class VectorModel final : public Model {
   struct Views final : TensorAccess {
     std::span<const TensorView> views() const override { return list; }
     absl::Status WriteBack(std::span<const std::size_t> written) override {
+      names->clear();
+      for (const std::size_t i : written) names->push_back(list[i].spec.name);
       return absl::OkStatus();
     }
 
     std::vector<TensorView> list;
+    std::vector<std::string>* names = nullptr;
   };
 
   template <typename T>
@@ -180,6 +187,7 @@ class VectorModel final : public Model {
   std::vector<Parameter> parameters_;
   std::vector<Tensor> frozen_;
   std::vector<Tensor> buffers_;
+  std::vector<std::string> written_;
   absl::Status next_collect_;
   bool adopted_ = false;
   InitialValues initial_ = InitialValues::kCopyIn;

@@ -22,8 +22,12 @@ TensorView BytesView(void* data, std::int64_t bytes) {
           .data = static_cast<std::byte*>(data)};
 }
 
-std::uint64_t LinesDigest(const std::vector<LayoutLine>& lines) {
-  return Digester().Add(absl::string_view(EncodeLayout(std::span(lines)))).Finish();
+// Of what LinesOf() says in words.
+std::uint64_t ShardsDigest(int arena, std::span<const Shard> shards) {
+  Digester digester;
+  digester.Add(std::int64_t{arena});
+  for (const Shard& shard : shards) digester.Add(shard.begin).Add(shard.end);
+  return digester.Finish();
 }
 
 }  // namespace
@@ -114,10 +118,10 @@ absl::Status CheckedTransport::ReduceToOwners(const Arena& gradients,
                                               std::span<const Shard> shards, float weight) {
   LOCKSTEP_RETURN_IF_ERROR(BeginOperation());
   const int index = ArenaIndex(gradients);
-  const std::vector<LayoutLine> lines = LinesOf(index, shards);
   const Call call = {
-      .kind = CallKind::kReduceToOwners, .layout = LinesDigest(lines), .weight = weight};
-  absl::StatusOr<std::vector<Call>> calls = Meet(call, [&] { return Layouts{lines}; });
+      .kind = CallKind::kReduceToOwners, .layout = ShardsDigest(index, shards), .weight = weight};
+  absl::StatusOr<std::vector<Call>> calls =
+      Meet(call, [&] { return Layouts{LinesOf(index, shards)}; });
   if (!calls.ok()) return calls.status();
   absl::Status valid = CheckShards(gradients, shards);
   if (valid.ok() && gradients.shared) {
@@ -133,9 +137,10 @@ absl::Status CheckedTransport::ReduceToOwners(const Arena& gradients,
 absl::Status CheckedTransport::BroadcastFromOwners(const Arena& parameters,
                                                    std::span<const Shard> shards) {
   LOCKSTEP_RETURN_IF_ERROR(BeginOperation());
-  const std::vector<LayoutLine> lines = LinesOf(ArenaIndex(parameters), shards);
-  const Call call = {.kind = CallKind::kBroadcastFromOwners, .layout = LinesDigest(lines)};
-  LOCKSTEP_RETURN_IF_ERROR(Meet(call, [&] { return Layouts{lines}; }).status());
+  const int index = ArenaIndex(parameters);
+  const Call call = {.kind = CallKind::kBroadcastFromOwners, .layout = ShardsDigest(index, shards)};
+  LOCKSTEP_RETURN_IF_ERROR(
+      Meet(call, [&] { return Layouts{LinesOf(index, shards)}; }).status());
   if (absl::Status s = CheckShards(parameters, shards); !s.ok()) return Refuse(std::move(s));
   // Owners wrote for all, and all have met: nothing is left to move.
   if (parameters.shared || world_size() == 1) return absl::OkStatus();

@@ -1,17 +1,16 @@
 // What is kept equal, from which root, and what is left alone.
-#include "worker/engine/syncing.h"
+#include "worker/engine/buffer_syncer.h"
 
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "common/base/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/engine/threaded_world.h"
+#include "worker/engine/synced_world.h"
 
 namespace lockstep {
 namespace {
@@ -20,41 +19,6 @@ using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-using Floats = std::vector<float>;
-using Ints = std::vector<std::int64_t>;
-
-// Nothing is due unless a test asks for it.
-SyncPolicy Quiet() {
-  return {.schedule = {.at_start = false, .every_forwards = 0},
-          .broadcast_parameters_at_start = false};
-}
-
-void AddTensors(VectorModel& model, int rank) {
-  const auto value = static_cast<float>(rank);
-  model.AddParameter("fc.weight", Floats(20, value));
-  model.AddFrozenParameter("embedding", Floats(4, value));
-  model.AddBuffer<float>("bn.running_mean", {value, -value});
-  model.AddBuffer<std::int64_t>("bn.num_batches_tracked", {100 + rank});
-  model.AddBuffer<double>("cache", {value * 2, value});
-}
-
-class SyncedWorld {
- public:
-  SyncedWorld(int size, const SyncPolicy& policy) : world_(size) {
-    for (int rank = 0; rank < size; ++rank) AddTensors(world_.model(rank), rank);
-    world_.Propose(policy);
-    world_.Run([&](int rank) { LOCKSTEP_ASSERT_OK(world_.Join(rank, Sgd{})); });
-  }
-  ThreadedWorld* operator->() { return &world_; }
-
- private:
-  ThreadedWorld world_;
-};
-
-Floats Mean(VectorModel& model) { return model.buffer<float>("bn.running_mean"); }
-Ints Batches(VectorModel& model) { return model.buffer<std::int64_t>("bn.num_batches_tracked"); }
-std::vector<double> Cache(VectorModel& model) { return model.buffer<double>("cache"); }
 
 TEST(StartUp, MakesParametersAndBuffersThoseOfTheRoot) {
   SyncPolicy policy;
@@ -187,6 +151,23 @@ TEST(BufferSync, IsOneExchangeWithOneTransferForEachOperationAndRoot) {
   });
 }
 
+TEST(BufferSync, WritesWhatItMovedButForABroadcastsRoot) {
+  SyncPolicy policy = Quiet();
+  policy.schedule.every_forwards = 1;
+  policy.root = RootRank{1};
+  policy.rules = {{.pattern = "cache", .operation = Operation::kMax}};
+  SyncedWorld world(2, policy);
+  world->Run([&](int rank) {
+    LOCKSTEP_ASSERT_OK(world->engine(rank).BeforeForward());
+    const std::vector<std::string>& written = world->model(rank).written();
+    if (rank == 1) {
+      EXPECT_THAT(written, ElementsAre("cache"));
+    } else {
+      EXPECT_THAT(written, ElementsAre("bn.running_mean", "bn.num_batches_tracked", "cache"));
+    }
+  });
+}
+
 TEST(BufferSync, AMeanBySamplesCountsEachRankByItsSamples) {
   SyncPolicy policy = Quiet();
   policy.rules = {{.pattern = "bn.running_mean", .operation = Operation::kMeanBySamples},
@@ -306,75 +287,6 @@ TEST(BufferSync, ThatRanksDisagreeOnInOneTransferLeavesTheOthersUntouched) {
   });
 }
 
-TEST(ParameterSync, ACheckNamesTheParameterAndTheRanksOnEveryRank) {
-  SyncPolicy policy = Quiet();
-  policy.broadcast_parameters_at_start = true;
-  policy.check_parameters_every_steps = 2;
-  SyncedWorld world(3, policy);
-  world->Run([&](int rank) {
-    Engine& engine = world->engine(rank);
-    LOCKSTEP_ASSERT_OK(engine.Step({}));
-    LOCKSTEP_ASSERT_OK(engine.Step({}));
-    LOCKSTEP_ASSERT_OK(engine.Step({}));
-    if (rank == 2) world->model(rank).SetFrozen("embedding", Floats(4, 9));
-    EXPECT_THAT(engine.Step({}),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr("parameter 'embedding' on rank 2 differs from rank 0's")));
-  });
-}
-
-TEST(ParameterSync, ABroadcastEveryNStepsMakesThemEqualAgain) {
-  SyncPolicy policy = Quiet();
-  policy.broadcast_parameters_at_start = true;
-  policy.broadcast_parameters_every_steps = 2;
-  policy.check_parameters_every_steps = 2;
-  SyncedWorld world(2, policy);
-  world->Run([&](int rank) {
-    Engine& engine = world->engine(rank);
-    LOCKSTEP_ASSERT_OK(engine.Step({}));
-    if (rank == 1) world->model(rank).SetFrozen("embedding", Floats(4, 9));
-    LOCKSTEP_EXPECT_OK(engine.Step({}));
-    EXPECT_THAT(world->model(rank).frozen("embedding"), Each(0));
-  });
-}
-
-TEST(RevisePolicy, AloneIsInForceAfterTheNextStep) {
-  VectorModel model;
-  AddTensors(model, 0);
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Engine> engine,
-                                Engine::Alone(Sgd{}, Quiet(), &model));
-  SyncPolicy revised = Quiet();
-  revised.allow_list = {"bn.*"};
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Revision revision, engine->RevisePolicy(revised, "test"));
-  EXPECT_EQ(engine->RevisePolicy(revised, "again").value(), revision);
-  EXPECT_EQ(engine->policy(), Quiet());
-  LOCKSTEP_ASSERT_OK(engine->Step({}));
-  EXPECT_EQ(engine->policy(), revised);
-  EXPECT_EQ(engine->revision(), revision);
-  revised.allow_list = {"bn.runing_mean"};
-  EXPECT_THAT(engine->RevisePolicy(revised, ""),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bn.running_mean")));
-  EXPECT_THAT(engine->RevisePolicy({.operation = Operation::kMean}, ""),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("num_batches_tracked")));
-}
-
-TEST(RevisePolicy, AloneKnowsItsNewestRevisionAlsoAfterARefusedStep) {
-  VectorModel model;
-  AddTensors(model, 0);
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Engine> engine,
-                                Engine::Alone(Sgd{}, Quiet(), &model));
-  SyncPolicy revised = Quiet();
-  revised.allow_list = {"bn.*"};
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Revision second, engine->RevisePolicy(revised, ""));
-  EXPECT_THAT(engine->Step({.samples = 0}), StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_EQ(engine->RevisePolicy(revised, "the same").value(), second);
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Revision third, engine->RevisePolicy(Quiet(), "back"));
-  EXPECT_EQ(third, second.next());
-  LOCKSTEP_ASSERT_OK(engine->Step({}));
-  EXPECT_EQ(engine->policy(), Quiet());
-  EXPECT_EQ(engine->revision(), third);
-}
-
 TEST(BufferSync, OfAModelWithoutBuffersDoesNothing) {
   ThreadedWorld world(2);
   for (int rank = 0; rank < 2; ++rank) world.model(rank).AddParameter("w", Floats(3, 1));
@@ -431,34 +343,6 @@ TEST(ManualBroadcast, TakesTheRootThatTrainingCodeNames) {
               Floats(world->model(0).parameter("fc.weight").begin(),
                      world->model(0).parameter("fc.weight").end()));
   }
-}
-
-TEST(BufferDrift, IsTheLargestDifferenceBetweenAnyTwoRanks) {
-  SyncedWorld world(3, Quiet());  // "cache" holds {2r, r}: the largest is 4
-  world->Run([&](int rank) {
-    LOCKSTEP_ASSERT_OK_AND_ASSIGN(const BufferDrift drift,
-                                  world->engine(rank).MeasureBufferDrift());
-    EXPECT_EQ(drift.largest, 4);
-    EXPECT_EQ(drift.buffer, "cache");
-    EXPECT_EQ(Cache(world->model(rank))[0], rank * 2.0);  // only looked at
-
-    LOCKSTEP_ASSERT_OK(world->engine(rank).BroadcastBuffers(0));
-    LOCKSTEP_ASSERT_OK_AND_ASSIGN(const BufferDrift none,
-                                  world->engine(rank).MeasureBufferDrift());
-    EXPECT_EQ(none.largest, 0);
-    EXPECT_EQ(none.buffer, "");
-  });
-}
-
-TEST(BufferDrift, OfANaNOnOneRankIsInfinite) {
-  SyncedWorld world(2, Quiet());
-  world->model(1).SetBuffer<float>("bn.running_mean", {0, std::nanf("")});
-  world->Run([&](int rank) {
-    LOCKSTEP_ASSERT_OK_AND_ASSIGN(const BufferDrift drift,
-                                  world->engine(rank).MeasureBufferDrift());
-    EXPECT_EQ(drift.largest, std::numeric_limits<double>::infinity());
-    EXPECT_EQ(drift.buffer, "bn.running_mean");
-  });
 }
 
 }  // namespace

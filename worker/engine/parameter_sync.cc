@@ -1,0 +1,100 @@
+#include "worker/engine/parameter_sync.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/base/text.h"
+#include "worker/engine/content_digest.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::size_t> IndicesOf(std::span<const TensorView> views) {
+  std::vector<std::size_t> indices(views.size());
+  std::iota(indices.begin(), indices.end(), 0);
+  return indices;
+}
+
+struct NamedDigest {
+  std::string name;
+  std::uint64_t digest = 0;
+};
+
+// Of the parameters that ranks could hold differently.
+std::vector<NamedDigest> DigestsOf(const ShardPlan& plan, const Arena& parameters,
+                                   const TensorAccess& frozen) {
+  std::vector<NamedDigest> digests;
+  for (std::size_t i = 0; i < plan.placements.size() && !parameters.shared; ++i) {
+    const Placement& placement = plan.placements[i];
+    const TensorView view = {
+        {.name = placement.name, .dtype = DType::kFloat32, .shape = {placement.elements}},
+        reinterpret_cast<std::byte*>(parameters.values.data() + placement.offset)};
+    digests.push_back({placement.name, ContentDigest(view)});
+  }
+  for (const TensorView& view : frozen.views()) {
+    digests.push_back({view.spec.name, ContentDigest(view)});
+  }
+  return digests;
+}
+
+}  // namespace
+
+absl::Status BroadcastParametersFrom(int root, const Arena& parameters, Model* model,
+                                     Transport* transport) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<TensorAccess> frozen, model->FrozenParameters());
+  std::vector<TensorView> views;
+  // One memory needs no copy; the call still makes all wait for the root.
+  if (!parameters.shared) {
+    views.push_back({{.name = "(all trainable parameters)",
+                      .dtype = DType::kFloat32,
+                      .shape = {static_cast<std::int64_t>(parameters.values.size())}},
+                     reinterpret_cast<std::byte*>(parameters.values.data())});
+  }
+  views.insert(views.end(), frozen->views().begin(), frozen->views().end());
+  LOCKSTEP_RETURN_IF_ERROR(transport->Broadcast(views, root));
+  // The root's tensors hold what they should already.
+  if (transport->rank() == root) return absl::OkStatus();
+  return frozen->WriteBack(IndicesOf(frozen->views()));
+}
+
+absl::Status CheckParametersEqual(const ShardPlan& plan, const Arena& parameters, Model* model,
+                                  Transport* transport) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<TensorAccess> frozen, model->FrozenParameters());
+  // Each rank broadcasts its digests, so that the error can name the ranks.
+  const int world_size = transport->world_size();
+  std::vector<std::vector<NamedDigest>> digests(world_size,
+                                                DigestsOf(plan, parameters, *frozen));
+  std::vector<std::vector<TensorView>> views(world_size);
+  std::vector<Transfer> transfers;
+  for (int rank = 0; rank < world_size; ++rank) {
+    for (NamedDigest& named : digests[rank]) {
+      views[rank].push_back({{.name = named.name, .dtype = DType::kUint64},
+                             reinterpret_cast<std::byte*>(&named.digest)});
+    }
+    transfers.push_back({.root = rank, .views = views[rank]});
+  }
+  LOCKSTEP_RETURN_IF_ERROR(transport->Exchange(transfers));
+  for (std::size_t i = 0; i < digests[0].size(); ++i) {
+    std::vector<std::string> others;
+    for (int rank = 1; rank < world_size; ++rank) {
+      if (digests[rank][i].digest == digests[0][i].digest) continue;
+      others.push_back(absl::StrCat("rank ", rank));
+    }
+    if (others.empty()) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "parameter '", digests[0][i].name, "' on ", ListNames(others),
+        " differs from rank 0's; replicas have drifted apart. Look for code that writes "
+        "parameters on some ranks only; BroadcastParameters() makes them equal again in a new "
+        "epoch"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep
