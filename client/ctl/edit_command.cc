@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/ctl/files.h"
@@ -58,7 +59,9 @@ absl::StatusOr<std::optional<v1::SyncPolicy>> EditOnce(Context& context,
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
   if (text == PolicyText(flags.job, present) || IsEmptied(text)) return std::nullopt;
   LOCKSTEP_ASSIGN_OR_RETURN(v1::SyncPolicy policy, ParsePolicy(text, path));
-  if (DiffPolicies(present.policy(), policy).empty()) return std::nullopt;
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<FieldChange> changes,
+                            DiffPolicies(present.policy(), policy));
+  if (changes.empty()) return std::nullopt;
   SendFlags check = flags.send;
   check.validate_only = true;
   LOCKSTEP_RETURN_IF_ERROR(Send(context, flags.job, policy, present.etag(), check).status());

@@ -96,14 +96,14 @@ TEST_F(Lockstepctl, TakesAPolicyFromTextOrJsonAndSaysWhereAFileIsWrong) {
   ASSERT_THAT(CreateJob("mnist"), IsOk());
   const std::string path = WriteFile("policy", R"({"schedule": {"every_steps": 9}})");
   EXPECT_EQ(Run("policy set mnist --from " + path).code, 0);
-  EXPECT_THAT(Run("policy get mnist").out, HasSubstr("when:        at start, every 9 steps\n"));
+  EXPECT_THAT(Run("policy get mnist").out, HasSubstr("when:        at start and every 9 steps\n"));
   // A schedule flag keeps the defaults where the file has no schedule.
   EXPECT_EQ(Run("policy set mnist --from - --every-steps 7 <" +
                 WriteFile("policy", "# mine\nignore_list: 'cache'\n"))
                 .code,
             0);
   EXPECT_THAT(Run("policy get mnist").out,
-              HasSubstr("when:        at start, before every forward, every 7 steps\n"));
+              HasSubstr("when:        at start and before every forward and every 7 steps\n"));
   WriteFile("policy", "skip_unchanged: true\nignore: 'cache'\n");
   const Outcome refused = Run("policy set mnist --from " + path);
   EXPECT_EQ(refused.code, 1);

@@ -77,9 +77,8 @@ NamedPolicy Named(const v1::SyncPolicyRevision& revision) {
 
 absl::StatusOr<PolicyDiff> Compare(Context& context, const std::string& job,
                                    const NamedPolicy& before, const NamedPolicy& after) {
-  PolicyDiff diff = {.before = before.name,
-                     .after = after.name,
-                     .fields = DiffPolicies(before.policy, after.policy)};
+  PolicyDiff diff = {.before = before.name, .after = after.name};
+  LOCKSTEP_ASSIGN_OR_RETURN(diff.fields, DiffPolicies(before.policy, after.policy));
   if (diff.fields.empty()) {
     diff.buffers.emplace();
     return diff;

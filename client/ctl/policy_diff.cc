@@ -7,10 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "client/ctl/policy_words.h"
 #include "client/ctl/preview_table.h"
+#include "common/base/status_macros.h"
+#include "common/policy/sync_policy.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "google/protobuf/text_format.h"
 #include "nlohmann/json.hpp"
+#include "proto/convert/convert.h"
 
 namespace lockstep {
 namespace {
@@ -59,8 +62,9 @@ std::vector<std::string> Items(const Message& message, const FieldDescriptor* fi
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
       items.push_back(message.GetReflection()->GetRepeatedString(message, field, i));
     } else {
-      items.push_back(RuleText(static_cast<const v1::SyncRule&>(
-          message.GetReflection()->GetRepeatedMessage(message, field, i))));
+      const auto& rule = static_cast<const v1::SyncRule&>(
+          message.GetReflection()->GetRepeatedMessage(message, field, i));
+      items.push_back(RuleText(*FromProto(rule)));
     }
   }
   return items;
@@ -72,15 +76,17 @@ std::string Value(const Message& message, const FieldDescriptor* field) {
         static_cast<v1::Operation>(message.GetReflection()->GetEnumValue(message, field)));
   }
   if (field->message_type() == v1::Root::descriptor()) {
-    return DescribeRoot(
-        static_cast<const v1::Root&>(message.GetReflection()->GetMessage(message, field)));
+    const auto& root =
+        static_cast<const v1::Root&>(message.GetReflection()->GetMessage(message, field));
+    return Describe(*FromProto(root));
   }
   std::string text;
   google::protobuf::TextFormat::PrintFieldValueToString(message, field, -1, &text);
   return text;
 }
 
-// Over all fields that the messages have, so that a new one is not forgotten.
+// Over all fields that the messages have, so that a new one is not forgotten. Of
+// messages that ToProto() made, so that FromProto() takes all parts of them.
 void DiffMessages(const std::string& prefix, const Message& before, const Message& after,
                   std::vector<FieldChange>& changes) {
   for (int i = 0; i < before.GetDescriptor()->field_count(); ++i) {
@@ -145,9 +151,12 @@ const char* KindWord(Kind kind) {
 
 }  // namespace
 
-std::vector<FieldChange> DiffPolicies(const v1::SyncPolicy& before, const v1::SyncPolicy& after) {
+absl::StatusOr<std::vector<FieldChange>> DiffPolicies(const v1::SyncPolicy& before,
+                                                      const v1::SyncPolicy& after) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const SyncPolicy from, FromProto(before));
+  LOCKSTEP_ASSIGN_OR_RETURN(const SyncPolicy to, FromProto(after));
   std::vector<FieldChange> changes;
-  DiffMessages("", Complete(before), Complete(after), changes);
+  DiffMessages("", ToProto(from), ToProto(to), changes);
   return changes;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "lockstep/v1/policy.pb.h"
 
 namespace lockstep {
@@ -24,8 +25,10 @@ struct FieldChange {
 };
 
 // Field by field, defaults written out, so that a default that is spelled out is
-// no change. Rules by index, from 0, before or after the change.
-std::vector<FieldChange> DiffPolicies(const v1::SyncPolicy& before, const v1::SyncPolicy& after);
+// no change. Rules by index, from 0, before or after the change. Errors:
+// InvalidArgument: a policy that Validate() refuses, as one of a newer coordinator.
+absl::StatusOr<std::vector<FieldChange>> DiffPolicies(const v1::SyncPolicy& before,
+                                                      const v1::SyncPolicy& after);
 
 struct BufferChange {
   std::string name;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/prng.h"
+#include "common/base/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -25,7 +26,7 @@ using Kind = FieldChange::Kind;
 std::string Lines(const v1::SyncPolicy& before, const v1::SyncPolicy& after) {
   const std::string text = RenderDiff({.before = "a",
                                        .after = "b",
-                                       .fields = DiffPolicies(before, after),
+                                       .fields = DiffPolicies(before, after).value(),
                                        .buffers = std::vector<BufferChange>()});
   return text.substr(0, text.find("no buffer of the model"));
 }
@@ -43,8 +44,15 @@ TEST(DiffPolicies, FindsNoneInADefaultThatIsSpelledOut) {
   spelled_out.mutable_root();
   spelled_out.mutable_schedule()->set_every_forwards(1);
   spelled_out.set_broadcast_parameters_at_start(true);
-  EXPECT_THAT(DiffPolicies({}, spelled_out), IsEmpty());
+  EXPECT_THAT(DiffPolicies({}, spelled_out).value(), IsEmpty());
   EXPECT_EQ(Lines({}, spelled_out), "a -> b\nno difference\n");
+}
+
+TEST(DiffPolicies, RefusesAPolicyThatIsNotKnown) {
+  v1::SyncPolicy unknown;
+  AddRule("a", static_cast<v1::Operation>(99), unknown);
+  EXPECT_THAT(DiffPolicies(unknown, {}), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(DiffPolicies({}, unknown), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 TEST(DiffPolicies, NamesEachFieldWithItsValues) {
@@ -116,7 +124,7 @@ TEST(DiffPolicies, OfListsIsEnoughToRedoTheChange) {
     }
     std::vector<std::string> patterns;
     for (const v1::SyncRule& rule : before.rules()) patterns.push_back(rule.pattern());
-    const std::vector<FieldChange> changes = DiffPolicies(before, after);
+    const std::vector<FieldChange> changes = DiffPolicies(before, after).value();
     const auto index = [](const FieldChange& change) { return std::stoul(change.field.substr(6)); };
     for (std::size_t i = changes.size(); i-- > 0;) {
       if (changes[i].kind == Kind::kRemoved) patterns.erase(patterns.begin() + index(changes[i]));

@@ -4,6 +4,7 @@
 
 #include "client/ctl/policy_words.h"
 #include "common/base/status_macros.h"
+#include "proto/convert/convert.h"
 
 namespace lockstep {
 namespace {
@@ -27,7 +28,7 @@ bool NamesASchedule(const PolicyEdit& edit) {
 void EditSchedule(const PolicyEdit& edit, v1::SyncPolicy& policy) {
   if (!NamesASchedule(edit)) return;
   // In a schedule that is given, what is not set is off.
-  if (!policy.has_schedule()) *policy.mutable_schedule() = DefaultSchedule();
+  if (!policy.has_schedule()) *policy.mutable_schedule() = ToProto(Schedule{});
   v1::Schedule& schedule = *policy.mutable_schedule();
   if (edit.at_start) schedule.set_at_start(*edit.at_start);
   if (edit.every_forwards) schedule.set_every_forwards(*edit.every_forwards);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <set>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -86,15 +87,10 @@ absl::StatusOr<v1::SyncRule> ParseWords(const std::vector<std::string>& words) {
   return rule;
 }
 
-std::string RootWord(const v1::Root& root) {
-  if (root.has_rank()) return absl::StrCat(root.rank());
-  return root.has_worker() ? root.worker() : kLowestRank;
-}
-
-const char* OnOff(bool on) { return on ? "on" : "off"; }
-
-void CompleteSchedule(v1::Schedule& schedule) {
-  if (!schedule.has_at_start()) schedule.set_at_start(true);
+std::string RootWord(const Root& root) {
+  if (const auto* by_rank = std::get_if<RootRank>(&root)) return absl::StrCat(by_rank->rank);
+  if (const auto* by_name = std::get_if<RootWorker>(&root)) return by_name->worker;
+  return kLowestRank;
 }
 
 }  // namespace
@@ -136,18 +132,6 @@ absl::StatusOr<v1::Root> ParseRoot(const std::string& text) {
   return root;
 }
 
-std::string DescribeRoot(const v1::Root& root) {
-  switch (root.root_case()) {
-    case v1::Root::kRank:
-      return absl::StrCat("rank ", root.rank());
-    case v1::Root::kWorker:
-      return absl::StrCat("worker ", root.worker());
-    case v1::Root::ROOT_NOT_SET:
-      break;
-  }
-  return "the lowest rank";
-}
-
 absl::StatusOr<v1::SyncRule> ParseRule(const std::string& text) {
   const std::vector<std::string> words = absl::StrSplit(text, ' ', absl::SkipEmpty());
   absl::StatusOr<v1::SyncRule> rule = ParseWords(words);
@@ -156,57 +140,21 @@ absl::StatusOr<v1::SyncRule> ParseRule(const std::string& text) {
       absl::StrCat("the rule ", Quoted(text), ": ", rule.status().message()));
 }
 
-std::string RuleText(const v1::SyncRule& rule) {
-  std::string text = absl::StrCat(rule.pattern(), " ", OperationWord(rule.operation()));
-  if (rule.has_root()) absl::StrAppend(&text, " root=", RootWord(rule.root()));
-  if (!rule.has_schedule()) return text;
-  const v1::Schedule& schedule = rule.schedule();
-  absl::StrAppend(&text, " at-start=", OnOff(!schedule.has_at_start() || schedule.at_start()));
-  if (schedule.every_forwards() != 0) {
-    absl::StrAppend(&text, " every-forwards=", schedule.every_forwards());
+std::string RuleText(const SyncRule& rule) {
+  std::string text =
+      absl::StrCat(rule.pattern, " ", rule.operation ? OperationName(*rule.operation) : kDefault);
+  if (rule.root) absl::StrAppend(&text, " root=", RootWord(*rule.root));
+  if (!rule.schedule) return text;
+  const Schedule& schedule = *rule.schedule;
+  // Always, since one key at least makes it the rule's own.
+  absl::StrAppend(&text, " at-start=", schedule.at_start ? "on" : "off");
+  if (schedule.every_forwards != 0) {
+    absl::StrAppend(&text, " every-forwards=", schedule.every_forwards);
   }
-  if (schedule.every_steps() != 0) absl::StrAppend(&text, " every-steps=", schedule.every_steps());
-  if (schedule.before_evaluation()) absl::StrAppend(&text, " before-evaluation=on");
-  if (schedule.before_checkpoint()) absl::StrAppend(&text, " before-checkpoint=on");
+  if (schedule.every_steps != 0) absl::StrAppend(&text, " every-steps=", schedule.every_steps);
+  if (schedule.before_evaluation) absl::StrAppend(&text, " before-evaluation=on");
+  if (schedule.before_checkpoint) absl::StrAppend(&text, " before-checkpoint=on");
   return text;
-}
-
-std::string DescribeSchedule(const v1::Schedule& schedule) {
-  std::vector<std::string> when;
-  if (!schedule.has_at_start() || schedule.at_start()) when.push_back("at start");
-  if (schedule.every_forwards() == 1) when.push_back("before every forward");
-  if (schedule.every_forwards() > 1) {
-    when.push_back(absl::StrCat("every ", schedule.every_forwards(), " forwards"));
-  }
-  if (schedule.every_steps() == 1) when.push_back("after every step");
-  if (schedule.every_steps() > 1) {
-    when.push_back(absl::StrCat("every ", schedule.every_steps(), " steps"));
-  }
-  if (schedule.before_evaluation()) when.push_back("before evaluation");
-  if (schedule.before_checkpoint()) when.push_back("before checkpoint");
-  return when.empty() ? "on command only" : absl::StrJoin(when, ", ");
-}
-
-v1::Schedule DefaultSchedule() {
-  v1::Schedule schedule;
-  schedule.set_at_start(true);
-  schedule.set_every_forwards(1);
-  return schedule;
-}
-
-v1::SyncPolicy Complete(v1::SyncPolicy policy) {
-  if (!policy.has_broadcast_buffers()) policy.set_broadcast_buffers(true);
-  if (policy.operation() == v1::OPERATION_UNSPECIFIED) {
-    policy.set_operation(v1::OPERATION_BROADCAST);
-  }
-  policy.mutable_root();
-  if (!policy.has_schedule()) *policy.mutable_schedule() = DefaultSchedule();
-  CompleteSchedule(*policy.mutable_schedule());
-  if (!policy.has_broadcast_parameters_at_start()) policy.set_broadcast_parameters_at_start(true);
-  for (v1::SyncRule& rule : *policy.mutable_rules()) {
-    if (rule.has_schedule()) CompleteSchedule(*rule.mutable_schedule());
-  }
-  return policy;
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // The words of the command line for the parts of a sync policy, in both
-// directions, and a policy in which nothing is left to defaults.
+// directions. What a policy says in sentences is Describe() in sync_policy.h.
 //
 // Pure; thread-safe.
 #ifndef LOCKSTEP_CLIENT_CTL_POLICY_WORDS_H_
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/policy/sync_policy.h"
 #include "lockstep/v1/policy.pb.h"
 
 namespace lockstep {
@@ -20,8 +21,6 @@ absl::StatusOr<v1::Operation> ParseOperation(const std::string& word);
 // A number is a rank, `lowest-rank` that one, everything else a worker's name.
 // Errors: InvalidArgument: empty, or a number that is no rank.
 absl::StatusOr<v1::Root> ParseRoot(const std::string& text);
-// "rank 2", "worker w1", "the lowest rank": for people.
-std::string DescribeRoot(const v1::Root& root);
 
 // A rule as one argument: PATTERN OPERATION [KEY=VALUE]..., separated by spaces.
 // Keys: root, every-forwards, every-steps, at-start, before-evaluation,
@@ -31,16 +30,7 @@ std::string DescribeRoot(const v1::Root& root);
 absl::StatusOr<v1::SyncRule> ParseRule(const std::string& text);
 // ParseRule() makes the same rule of it, if the pattern has no space and the root
 // is no worker whose name ParseRoot() takes for something else.
-std::string RuleText(const v1::SyncRule& rule);
-
-// "at start, before every forward"; "on command only". Of a schedule that is
-// given, unlike one that the policy does not have.
-std::string DescribeSchedule(const v1::Schedule& schedule);
-
-// The schedule of a policy that has none.
-v1::Schedule DefaultSchedule();
-// The same policy with the defaults of policy.proto written out.
-v1::SyncPolicy Complete(v1::SyncPolicy policy);
+std::string RuleText(const SyncRule& rule);
 
 }  // namespace lockstep
 

@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/ctl/policy_words.h"
 #include "client/ctl/table.h"
+#include "common/policy/sync_policy.h"
+#include "proto/convert/convert.h"
 
 namespace lockstep {
 namespace {
@@ -15,6 +17,16 @@ constexpr std::size_t kWhenWidth = 24;
 
 bool IsSynced(const v1::BufferPreview& buffer) {
   return buffer.selection() == v1::BufferPreview::SELECTION_SYNCED;
+}
+
+std::string DescribeRoot(const v1::BufferPreview& buffer) {
+  const absl::StatusOr<Root> root = FromProto(buffer.root());
+  return root.ok() ? Describe(*root) : "unknown";
+}
+
+std::string DescribeSchedule(const v1::BufferPreview& buffer) {
+  const absl::StatusOr<Schedule> schedule = FromProto(buffer.schedule());
+  return schedule.ok() ? Describe(*schedule) : "unknown";
 }
 
 // "mean", "ignored".
@@ -35,7 +47,7 @@ std::string WhatHappens(const v1::BufferPreview& buffer) {
 
 std::string RootCell(const v1::BufferPreview& buffer) {
   if (!IsSynced(buffer)) return "-";
-  const std::string root = DescribeRoot(buffer.root());
+  const std::string root = DescribeRoot(buffer);
   if (buffer.root_worker().empty() || buffer.root().worker() == buffer.root_worker()) return root;
   return absl::StrCat(root, " (", buffer.root_worker(), ")");
 }
@@ -90,8 +102,8 @@ v1::PreviewSyncPolicyResponse WithSwitch(v1::PreviewSyncPolicyResponse preview,
 
 std::string DescribeTreatment(const v1::BufferPreview& buffer) {
   if (!IsSynced(buffer)) return WhatHappens(buffer);
-  return absl::StrCat(WhatHappens(buffer), ", root ", DescribeRoot(buffer.root()), "; ",
-                      DescribeSchedule(buffer.schedule()));
+  return absl::StrCat(WhatHappens(buffer), ", root ", DescribeRoot(buffer), "; ",
+                      DescribeSchedule(buffer));
 }
 
 std::string RenderPreview(const v1::PreviewSyncPolicyResponse& preview) {
@@ -104,7 +116,7 @@ std::string RenderPreview(const v1::PreviewSyncPolicyResponse& preview) {
                {.title = "DECIDED BY"}});
   for (const v1::BufferPreview& buffer : preview.buffers()) {
     table.AddRow({buffer.name(), buffer.type(), WhatHappens(buffer), RootCell(buffer),
-                  IsSynced(buffer) ? DescribeSchedule(buffer.schedule()) : "-",
+                  IsSynced(buffer) ? DescribeSchedule(buffer) : "-",
                   absl::StrCat(buffer.bytes()), DecidedBy(buffer)});
   }
   std::string text = absl::StrCat(table.ToString(), "\n", preview.synced_buffers(), " of ",

@@ -13,7 +13,7 @@ namespace lockstep {
 v1::PreviewSyncPolicyResponse WithSwitch(v1::PreviewSyncPolicyResponse preview,
                                          const v1::SyncPolicy& policy);
 
-// "mean, root worker w1; at start, every 100 steps", "ignored": what is done, not
+// "mean, root worker w1; at start and every 100 steps", "ignored": what is done, not
 // what decided it.
 std::string DescribeTreatment(const v1::BufferPreview& buffer);
 

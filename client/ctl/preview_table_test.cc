@@ -54,10 +54,11 @@ TEST(RenderPreview, ShowsEachBufferThenTheCostOfEachMomentThenWarnings) {
   preview.add_warnings("bn1 is selected only in part");
   EXPECT_EQ(RenderPreview(preview),
             R"(BUFFER            TYPE         WHAT HAPPENS  ROOT                  WHEN                      BYTES  DECIDED BY
-bn1.running_mean  float32[64]  broadcast     the lowest rank (w0)  at start, every 100         256  the policy
+bn1.running_mean  float32[64]  broadcast     the lowest rank (w0)  at start and every 100      256  the policy
                                                                    steps
-bn1.running_var   float32[64]  mean          worker w0             at start, every 100         256  rules[1]: **.running_var
-                                                                   steps, before evaluation
+bn1.running_var   float32[64]  mean          worker w0             at start and every 100      256  rules[1]: **.running_var
+                                                                   steps and before
+                                                                   evaluation
 cache             float32[64]  ignored       -                     -                             0  ignore_list: cache*
 ema               float32[64]  not allowed   -                     -                             0  allow_list
 queue             float32[64]  rank-local    -                     -                             0  rules[0]: queue
@@ -110,7 +111,7 @@ TEST(WithSwitch, LeavesTheStartAloneWhenItIsOff) {
 
 TEST(DescribeTreatment, IsWhatIsDoneAndNotWhatDecidedIt) {
   v1::BufferPreview buffer = Synced("x", v1::OPERATION_MEAN);
-  const std::string text = "mean, root the lowest rank; at start, every 100 steps";
+  const std::string text = "mean, root the lowest rank; at start and every 100 steps";
   EXPECT_EQ(DescribeTreatment(buffer), text);
   buffer.set_rule(3);
   buffer.set_pattern("x");

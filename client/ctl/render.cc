@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -11,7 +13,10 @@
 #include "client/ctl/policy_words.h"
 #include "client/ctl/progress.h"
 #include "client/ctl/table.h"
+#include "common/policy/operation.h"
+#include "common/policy/sync_policy.h"
 #include "google/protobuf/util/json_util.h"
+#include "proto/convert/convert.h"
 
 namespace lockstep {
 namespace {
@@ -23,32 +28,9 @@ std::string RenderTime(const google::protobuf::Timestamp& time) {
                           absl::UTCTimeZone());
 }
 
-std::string RenderPatterns(const google::protobuf::RepeatedPtrField<std::string>& patterns) {
-  return absl::StrJoin(patterns, ", ");
-}
-
-v1::Schedule ScheduleOf(const v1::SyncPolicy& policy) {
-  return policy.has_schedule() ? policy.schedule() : DefaultSchedule();
-}
-
-std::string RenderParameters(const v1::SyncPolicy& policy) {
-  std::vector<std::string> when;
-  if (!policy.has_broadcast_parameters_at_start() || policy.broadcast_parameters_at_start()) {
-    when.push_back("broadcast at start");
-  }
-  if (policy.broadcast_parameters_every_steps() > 0) {
-    when.push_back(absl::StrCat("broadcast every ", policy.broadcast_parameters_every_steps(),
-                                " steps"));
-  }
-  if (policy.check_parameters_every_steps() > 0) {
-    when.push_back(absl::StrCat("compared every ", policy.check_parameters_every_steps(),
-                                " steps"));
-  }
-  return when.empty() ? "not broadcast" : absl::StrJoin(when, ", ");
-}
-
-bool IsOn(const v1::SyncPolicy& policy) {
-  return !policy.has_broadcast_buffers() || policy.broadcast_buffers();
+// A newer coordinator's policy may be one that this tool does not know.
+std::string NotKnown(const absl::Status& why) {
+  return absl::StrCat("not known to this lockstepctl: ", why.message());
 }
 
 std::string EffectiveSince(const v1::SyncPolicyRevision& revision) {
@@ -105,6 +87,27 @@ std::string RenderSyncs(const std::vector<v1::Worker>& workers) {
   return is_told ? absl::StrCat("\n", table.ToString()) : "";
 }
 
+std::string RenderPolicy(const v1::SyncPolicy& proto) {
+  const absl::StatusOr<SyncPolicy> policy = FromProto(proto);
+  return policy.ok() ? Describe(*policy) : NotKnown(policy.status());
+}
+
+void AddPolicy(const SyncPolicy& policy, Lines& lines) {
+  lines.Add("buffers",
+            policy.broadcast_buffers ? "synchronised" : "not synchronised while training");
+  lines.Add("allow", absl::StrJoin(policy.allow_list, ", "));
+  lines.Add("ignore", absl::StrJoin(policy.ignore_list, ", "));
+  for (std::size_t i = 0; i < policy.rules.size(); ++i) {
+    lines.Add(absl::StrCat("rules[", i, "]"), RuleText(policy.rules[i]));
+  }
+  lines.Add(policy.rules.empty() ? "by" : "others by",
+            std::string(OperationName(policy.operation)));
+  lines.Add("root", Describe(policy.root));
+  lines.Add("when", Describe(policy.schedule));
+  if (policy.skip_unchanged) lines.Add("leaves out", "buffers that no rank has changed");
+  lines.Add("parameters", DescribeParameters(policy));
+}
+
 }  // namespace
 
 std::string RenderJson(const google::protobuf::Message& message, JsonLayout layout) {
@@ -117,27 +120,6 @@ std::string RenderJson(const google::protobuf::Message& message, JsonLayout layo
   (void)google::protobuf::util::MessageToJsonString(message, &json, options);
   if (json.empty() || json.back() != '\n') json += '\n';
   return json;
-}
-
-std::string RenderPolicy(const v1::SyncPolicy& policy) {
-  std::vector<std::string> parts = {IsOn(policy) ? "on" : "off"};
-  if (policy.allow_list_size() > 0) parts.push_back("allow " + RenderPatterns(policy.allow_list()));
-  if (policy.ignore_list_size() > 0) {
-    parts.push_back("ignore " + RenderPatterns(policy.ignore_list()));
-  }
-  for (const v1::SyncRule& rule : policy.rules()) parts.push_back("rule " + RuleText(rule));
-  if (policy.operation() != v1::OPERATION_UNSPECIFIED &&
-      policy.operation() != v1::OPERATION_BROADCAST) {
-    parts.push_back("by " + OperationWord(policy.operation()));
-  }
-  if (policy.root().root_case() != v1::Root::ROOT_NOT_SET) {
-    parts.push_back("root " + DescribeRoot(policy.root()));
-  }
-  parts.push_back(DescribeSchedule(ScheduleOf(policy)));
-  if (policy.skip_unchanged()) parts.push_back("unless unchanged");
-  const std::string parameters = RenderParameters(policy);
-  if (parameters != RenderParameters({})) parts.push_back("parameters " + parameters);
-  return absl::StrJoin(parts, "; ");
 }
 
 std::string RenderJobs(const std::vector<v1::Job>& jobs) {
@@ -204,24 +186,16 @@ std::string RenderShardPlan(const v1::GetShardPlanResponse& plan) {
 }
 
 std::string RenderRevision(const v1::SyncPolicyRevision& revision) {
-  const v1::SyncPolicy& policy = revision.policy();
   Lines lines;
   lines.Add("revision", absl::StrCat(revision.revision(), ", ", StateName(revision.state())));
   if (revision.state() == v1::SyncPolicyRevision::STATE_EFFECTIVE) {
     lines.Add("since step", absl::StrCat(revision.effective_step()));
   }
-  lines.Add("buffers", IsOn(policy) ? "synchronised" : "not synchronised while training");
-  lines.Add("allow", RenderPatterns(policy.allow_list()));
-  lines.Add("ignore", RenderPatterns(policy.ignore_list()));
-  for (int i = 0; i < policy.rules_size(); ++i) {
-    lines.Add(absl::StrCat("rules[", i, "]"), RuleText(policy.rules(i)));
+  if (const absl::StatusOr<SyncPolicy> policy = FromProto(revision.policy()); policy.ok()) {
+    AddPolicy(*policy, lines);
+  } else {
+    lines.Add("policy", NotKnown(policy.status()));
   }
-  lines.Add(policy.rules_size() > 0 ? "others by" : "by",
-            OperationWord(Complete(policy).operation()));
-  lines.Add("root", DescribeRoot(policy.root()));
-  lines.Add("when", DescribeSchedule(ScheduleOf(policy)));
-  if (policy.skip_unchanged()) lines.Add("leaves out", "buffers that no rank has changed");
-  lines.Add("parameters", RenderParameters(policy));
   lines.Add("author", revision.author());
   lines.Add("reason", revision.reason());
   lines.Add("created", RenderTime(revision.create_time()));

@@ -25,10 +25,6 @@ std::string RenderShardPlan(const v1::GetShardPlanResponse& plan);
 std::string RenderRevision(const v1::SyncPolicyRevision& revision);
 std::string RenderHistory(const std::vector<v1::SyncPolicyRevision>& revisions);
 
-// "on; allow **.running_*; root w2; before every forward": what differs from the
-// default is said, the rest is not.
-std::string RenderPolicy(const v1::SyncPolicy& policy);
-
 }  // namespace lockstep
 
 #endif  // LOCKSTEP_CLIENT_CTL_RENDER_H_

@@ -15,6 +15,7 @@
 namespace lockstep {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -73,28 +74,6 @@ TEST(RenderJson, KeepsFieldNamesAndPrintsZeroes) {
               RenderJson(job, JsonLayout::kOneLine).size() - 1);
 }
 
-TEST(RenderPolicy, SaysDefaultsOfWhatIsNotSet) {
-  EXPECT_EQ(RenderPolicy({}), "on; at start, before every forward");
-}
-
-TEST(RenderPolicy, SaysWhatDiffersFromTheDefault) {
-  v1::SyncPolicy policy;
-  policy.set_broadcast_buffers(false);
-  policy.add_ignore_list("bn1.*");
-  policy.mutable_root()->set_rank(0);
-  policy.mutable_schedule()->set_at_start(false);
-  EXPECT_EQ(RenderPolicy(policy), "off; ignore bn1.*; root rank 0; on command only");
-  policy.set_operation(v1::OPERATION_MEAN);
-  v1::SyncRule& rule = *policy.add_rules();
-  rule.set_pattern("**.count");
-  rule.set_operation(v1::OPERATION_SUM);
-  policy.set_skip_unchanged(true);
-  policy.set_check_parameters_every_steps(50);
-  EXPECT_EQ(RenderPolicy(policy),
-            "off; ignore bn1.*; rule **.count sum; by mean; root rank 0; on command only; unless "
-            "unchanged; parameters broadcast at start, compared every 50 steps");
-}
-
 TEST(RenderRevision, ShowsRulesByIndexAndWhatHoldsForTheOthers) {
   v1::SyncPolicyRevision revision;
   v1::SyncRule& rule = *revision.mutable_policy()->add_rules();
@@ -107,9 +86,19 @@ TEST(RenderRevision, ShowsRulesByIndexAndWhatHoldsForTheOthers) {
   EXPECT_THAT(text, HasSubstr("rules[0]:    **.count sum at-start=on every-steps=10\n"
                               "others by:   broadcast\n"
                               "root:        the lowest rank\n"
-                              "when:        at start, before every forward\n"));
+                              "when:        at start and before every forward\n"));
   EXPECT_THAT(text, HasSubstr("no rank has changed"));
-  EXPECT_THAT(text, HasSubstr("broadcast at start, broadcast every 1000 steps"));
+  EXPECT_THAT(text, HasSubstr("broadcast at start and broadcast every 1000 steps"));
+}
+
+TEST(RenderRevision, SaysOfAPolicyThatItDoesNotKnowWhyNot) {
+  v1::SyncPolicyRevision revision;
+  revision.set_author("ada");
+  revision.mutable_policy()->set_operation(static_cast<v1::Operation>(99));
+  EXPECT_THAT(RenderRevision(revision),
+              AllOf(HasSubstr("policy:      not known to this lockstepctl: operation: is the"),
+                    HasSubstr("author:      ada")));
+  EXPECT_THAT(RenderHistory({revision}), HasSubstr("not known to this lockstepctl"));
 }
 
 TEST(RenderHistory, LeavesTheStepOpenWhileARevisionIsPending) {

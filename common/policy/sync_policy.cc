@@ -118,18 +118,6 @@ void Add(const SyncRule& rule, Digester& digester) {
   if (rule.schedule) Add(*rule.schedule, digester);
 }
 
-std::string DescribeParameters(const SyncPolicy& policy) {
-  std::vector<std::string> times;
-  if (policy.broadcast_parameters_at_start) times.push_back("at start");
-  if (policy.broadcast_parameters_every_steps > 0) {
-    times.push_back(absl::StrCat("every ", policy.broadcast_parameters_every_steps, " steps"));
-  }
-  if (policy.check_parameters_every_steps > 0) {
-    times.push_back(absl::StrCat("checked every ", policy.check_parameters_every_steps, " steps"));
-  }
-  return times.empty() ? "never" : absl::StrJoin(times, " and ");
-}
-
 }  // namespace
 
 absl::Status Validate(const SyncPolicy& policy) {
@@ -203,16 +191,44 @@ std::string Describe(const SyncRule& rule) {
                       parts.empty() ? "as the policy says" : absl::StrJoin(parts, ", "));
 }
 
+std::string DescribeParameters(const SyncPolicy& policy) {
+  std::vector<std::string> times;
+  if (policy.broadcast_parameters_at_start) times.push_back("broadcast at start");
+  if (policy.broadcast_parameters_every_steps > 0) {
+    times.push_back(
+        absl::StrCat("broadcast every ", policy.broadcast_parameters_every_steps, " steps"));
+  }
+  if (policy.check_parameters_every_steps > 0) {
+    times.push_back(absl::StrCat("compared every ", policy.check_parameters_every_steps, " steps"));
+  }
+  return times.empty() ? "not broadcast" : absl::StrJoin(times, " and ");
+}
+
 std::string Describe(const SyncPolicy& policy) {
-  std::string rules;
-  for (const SyncRule& rule : policy.rules) absl::StrAppend(&rules, Describe(rule), "; ");
-  return absl::StrCat("broadcast_buffers ", policy.broadcast_buffers ? "on" : "off", ", allow ",
-                      policy.allow_list.empty() ? "all" : DescribeList(policy.allow_list),
-                      ", ignore ", DescribeList(policy.ignore_list), "; ", rules,
-                      policy.rules.empty() ? "" : "others ", "by ",
-                      OperationName(policy.operation), " from ", Describe(policy.root), ", ",
-                      Describe(policy.schedule), policy.skip_unchanged ? ", unless unchanged" : "",
-                      "; parameters ", DescribeParameters(policy));
+  const SyncPolicy defaults;
+  std::vector<std::string> parts = {policy.broadcast_buffers ? "on" : "off"};
+  if (!policy.allow_list.empty()) {
+    parts.push_back(absl::StrCat("allow ", DescribeList(policy.allow_list)));
+  }
+  if (!policy.ignore_list.empty()) {
+    parts.push_back(absl::StrCat("ignore ", DescribeList(policy.ignore_list)));
+  }
+  for (const SyncRule& rule : policy.rules) {
+    parts.push_back(absl::StrCat("rule ", Describe(rule)));
+  }
+  if (policy.operation != defaults.operation) {
+    parts.push_back(absl::StrCat("by ", OperationName(policy.operation)));
+  }
+  if (policy.root != defaults.root) {
+    parts.push_back(absl::StrCat("from ", Describe(policy.root)));
+  }
+  parts.push_back(Describe(policy.schedule));
+  if (policy.skip_unchanged) parts.push_back("unless unchanged");
+  const std::string parameters = DescribeParameters(policy);
+  if (parameters != DescribeParameters(defaults)) {
+    parts.push_back(absl::StrCat("parameters ", parameters));
+  }
+  return absl::StrJoin(parts, "; ");
 }
 
 }  // namespace lockstep

@@ -107,7 +107,10 @@ std::string Describe(const Root& root);
 std::string Describe(const Schedule& schedule);
 // "**.running_* by mean, every 100 steps": what the rule sets.
 std::string Describe(const SyncRule& rule);
-// One line: "broadcast_buffers on, allow **.running_*, ...".
+// "broadcast at start and compared every 50 steps".
+std::string DescribeParameters(const SyncPolicy& policy);
+// One line: "on; allow **.running_*; from worker w2; at start and before every
+// forward": whether it is on and when, else what differs from the default.
 std::string Describe(const SyncPolicy& policy);
 
 }  // namespace lockstep

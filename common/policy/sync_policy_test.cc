@@ -78,10 +78,8 @@ TEST(ValidatePolicy, BoundsWhatAllPatternsTogetherCost) {
               is_refused_at("rules["));
 }
 
-TEST(DescribePolicy, FitsOnALine) {
-  EXPECT_EQ(Describe(SyncPolicy{}),
-            "broadcast_buffers on, allow all, ignore none; by broadcast from the lowest rank, at "
-            "start and before every forward; parameters at start");
+TEST(DescribePolicy, SaysWhenAndWhatDiffersFromTheDefault) {
+  EXPECT_EQ(Describe(SyncPolicy{}), "on; at start and before every forward");
   EXPECT_EQ(Describe(SyncPolicy{
                 .broadcast_buffers = false,
                 .allow_list = {"**.running_*", "x"},
@@ -90,8 +88,8 @@ TEST(DescribePolicy, FitsOnALine) {
                 .schedule = {.at_start = false, .every_forwards = 0, .every_steps = 50},
                 .broadcast_parameters_at_start = false,
             }),
-            "broadcast_buffers off, allow **.running_*, x, ignore y; by broadcast from worker w3, "
-            "every 50 steps; parameters never");
+            "off; allow **.running_*, x; ignore y; from worker w3; every 50 steps; parameters not "
+            "broadcast");
   EXPECT_EQ(Describe(SyncPolicy{
                 .rules = {{.pattern = "**.count",
                            .operation = Operation::kSum,
@@ -103,12 +101,12 @@ TEST(DescribePolicy, FitsOnALine) {
                 .broadcast_parameters_every_steps = 9,
                 .check_parameters_every_steps = 3,
             }),
-            "broadcast_buffers on, allow all, ignore none; **.count by sum, at start and before "
-            "checkpoint; x from rank 2; y as the policy says; others by mean-by-samples from the "
-            "lowest rank, at start and before every forward, unless unchanged; parameters at start "
-            "and every 9 steps and checked every 3 steps");
-  EXPECT_THAT(Describe(SyncPolicy{.schedule = {.at_start = false, .every_forwards = 0}}),
-              HasSubstr("on command only"));
+            "on; rule **.count by sum, at start and before checkpoint; rule x from rank 2; rule y "
+            "as the policy says; by mean-by-samples; at start and before every forward; unless "
+            "unchanged; parameters broadcast at start and broadcast every 9 steps and compared "
+            "every 3 steps");
+  EXPECT_EQ(Describe(SyncPolicy{.schedule = {.at_start = false, .every_forwards = 0}}),
+            "on; on command only");
 }
 
 TEST(DigestOfPolicy, DiffersForEachField) {
