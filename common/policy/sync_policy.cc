@@ -1,5 +1,6 @@
 #include "common/policy/sync_policy.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -13,6 +14,8 @@
 
 namespace lockstep {
 namespace {
+
+constexpr std::size_t kMaxRulesDescribed = 3;
 
 absl::Status Bad(absl::string_view field, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
@@ -213,8 +216,11 @@ std::string Describe(const SyncPolicy& policy) {
   if (!policy.ignore_list.empty()) {
     parts.push_back(absl::StrCat("ignore ", DescribeList(policy.ignore_list)));
   }
-  for (const SyncRule& rule : policy.rules) {
-    parts.push_back(absl::StrCat("rule ", Describe(rule)));
+  for (std::size_t i = 0; i < std::min(policy.rules.size(), kMaxRulesDescribed); ++i) {
+    parts.push_back(absl::StrCat("rule ", Describe(policy.rules[i])));
+  }
+  if (policy.rules.size() > kMaxRulesDescribed) {
+    parts.push_back(absl::StrCat(policy.rules.size() - kMaxRulesDescribed, " more rules"));
   }
   if (policy.operation != defaults.operation) {
     parts.push_back(absl::StrCat("by ", OperationName(policy.operation)));

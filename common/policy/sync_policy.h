@@ -110,7 +110,8 @@ std::string Describe(const SyncRule& rule);
 // "broadcast at start and compared every 50 steps".
 std::string DescribeParameters(const SyncPolicy& policy);
 // One line: "on; allow **.running_*; from worker w2; at start and before every
-// forward": whether it is on and when, else what differs from the default.
+// forward": whether it is on and when, else what differs from the default. Of
+// many patterns or rules the first, and a count.
 std::string Describe(const SyncPolicy& policy);
 
 }  // namespace lockstep

@@ -109,6 +109,15 @@ TEST(DescribePolicy, SaysWhenAndWhatDiffersFromTheDefault) {
             "on; on command only");
 }
 
+TEST(DescribePolicy, CountsRulesThatAreManyInsteadOfNamingThem) {
+  SyncPolicy policy = {.rules = std::vector<SyncRule>(3, {.pattern = "x"})};
+  EXPECT_THAT(Describe(policy), ::testing::Not(HasSubstr("more")));
+  policy.rules.resize(1000, {.pattern = "y"});
+  EXPECT_EQ(Describe(policy),
+            "on; rule x as the policy says; rule x as the policy says; rule x as the policy says; "
+            "997 more rules; at start and before every forward");
+}
+
 TEST(DigestOfPolicy, DiffersForEachField) {
   const std::vector<SyncPolicy> policies = {
       {},
