@@ -33,6 +33,9 @@ inline void Print(const std::string& text) {
   std::fflush(stdout);
 }
 
+// What is no result goes to standard error.
+inline void Say(const std::string& text) { std::fprintf(stderr, "%s", text.c_str()); }
+
 // "lockstepctl: ABORTED: ..." on standard error.
 inline ExitCode Fail(const absl::Status& why) {
   std::fprintf(stderr, "lockstepctl: %s\n", why.ToString().c_str());

@@ -1,6 +1,5 @@
 #include "client/ctl/edit_command.h"
 
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,9 +23,6 @@ struct EditCommandFlags {
   bool yes = false;
   SendFlags send;
 };
-
-// The dialogue goes to standard error: standard output holds the result.
-void Say(const std::string& text) { std::fprintf(stderr, "%s", text.c_str()); }
 
 ExitCode ConcludeUnchanged(const Context& context, const v1::SyncPolicyRevision& present) {
   Print(context.json ? RenderJson(present) : "nothing was changed\n");

@@ -70,7 +70,10 @@ TEST_F(Lockstepctl, EndsWithThreeWhenTheCoordinatorCannotBeReached) {
 
 TEST_F(Lockstepctl, ChangesOnlyWhatThePolicyFlagsName) {
   ASSERT_THAT(CreateJob("mnist"), IsOk());
-  EXPECT_EQ(Run("policy set mnist --ignore 'bn1.*' --every-steps 5").code, 0);
+  const Outcome set = Run("policy set mnist --ignore 'bn1.*' --every-steps 5");
+  EXPECT_EQ(set.code, 0);
+  EXPECT_EQ(set.out, "revision 2 is pending\n");
+  EXPECT_THAT(set.err, HasSubstr("note: every-forwards (1) and every-steps (5) are both on"));
   EXPECT_EQ(Run("policy set mnist --no-at-start --reason drift").code, 0);
   const auto revision = nlohmann::json::parse(Run("policy get mnist --json").out);
   EXPECT_EQ(revision["revision"], "3");

@@ -11,6 +11,7 @@
 #include "client/ctl/edit_command.h"
 #include "client/ctl/files.h"
 #include "client/ctl/policy_calls.h"
+#include "client/ctl/policy_edit.h"
 #include "client/ctl/policy_flags.h"
 #include "client/ctl/policy_text.h"
 #include "client/ctl/policy_words.h"
@@ -32,6 +33,11 @@ CLI::Option* AddRevision(CLI::App* command, const std::string& name, std::int64_
         return is_one ? "" : absl::StrCat("'", text, "' is no revision; they count from 1");
       })
       ->type_name("REVISION");
+}
+
+void SayNote(const PolicyEdit& edit, const v1::SyncPolicy& edited) {
+  const std::string note = NoteOnPeriods(edit, edited);
+  if (!note.empty()) Say(absl::StrCat("note: ", note, "\n"));
 }
 
 struct GetFlags {
@@ -94,6 +100,7 @@ ExitCode SetPolicy(Context& context, const SetFlags& flags) {
       Send(context, flags.job, *policy, flags.etag.empty() ? present->etag() : flags.etag,
            flags.send);
   if (!revision.ok()) return Fail(revision.status());
+  SayNote(*edit, *policy);
   return Conclude(context, flags.job, *present, *std::move(revision), flags.send);
 }
 
@@ -184,6 +191,7 @@ ExitCode ShowPreview(Context& context, const PreviewFlags& flags) {
   absl::StatusOr<v1::PreviewSyncPolicyResponse> preview =
       context.client->PreviewSyncPolicy(request, context.call());
   if (!preview.ok()) return Fail(preview.status());
+  SayNote(*edit, *policy);
   if (flags.synced_only) KeepSynced(*preview);
   Print(context.json ? RenderJson(*preview) : RenderPreview(WithSwitch(*preview, *policy)));
   return ExitCode::kOk;
@@ -287,7 +295,8 @@ void AddPreview(CLI::App* app, Context* context, Command* chosen) {
       AddRevision(command, "--revision", &flags->revision,
                   "begin with the policy of this revision; default: the newest");
   AddEditFlags(command, &flags->edit,
-               "  lockstepctl policy preview mnist --rule '**.running_* mean' --every-steps 100\n")
+               "  lockstepctl policy preview mnist --rule '**.running_* mean' --every-forwards 0 "
+               "--every-steps 100\n")
       ->excludes(revision);
   command->add_flag("--synced-only", flags->synced_only, "leave out buffers that are not synced");
   command->callback([=] { *chosen = [=] { return ShowPreview(*context, *flags); }; });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "client/ctl/policy_words.h"
 #include "common/base/status_macros.h"
 #include "proto/convert/convert.h"
@@ -75,6 +76,16 @@ absl::StatusOr<v1::SyncPolicy> Apply(const PolicyEdit& edit, const v1::SyncPolic
     policy.set_check_parameters_every_steps(*edit.check_parameters_every_steps);
   }
   return policy;
+}
+
+std::string NoteOnPeriods(const PolicyEdit& edit, const v1::SyncPolicy& edited) {
+  const v1::Schedule& schedule = edited.schedule();
+  const bool are_both_on = schedule.every_forwards() > 0 && schedule.every_steps() > 0;
+  if (!are_both_on || edit.every_forwards.has_value() == edit.every_steps.has_value()) return "";
+  const bool names_steps = edit.every_steps.has_value();
+  return absl::StrCat(
+      "every-forwards (", schedule.every_forwards(), ") and every-steps (", schedule.every_steps(),
+      ") are both on; --every-", names_steps ? "forwards" : "steps", " 0 turns the other off");
 }
 
 }  // namespace lockstep

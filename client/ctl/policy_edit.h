@@ -45,6 +45,10 @@ struct PolicyEdit {
 // Errors: InvalidArgument: those of the Parse functions in policy_words.h.
 absl::StatusOr<v1::SyncPolicy> Apply(const PolicyEdit& edit, const v1::SyncPolicy& present);
 
+// A sentence for who names one period of the schedule and may not know that the
+// other is on in `edited`, which Apply() made; empty: there is nothing to note.
+std::string NoteOnPeriods(const PolicyEdit& edit, const v1::SyncPolicy& edited);
+
 }  // namespace lockstep
 
 #endif  // LOCKSTEP_CLIENT_CTL_POLICY_EDIT_H_

@@ -11,6 +11,7 @@ namespace {
 
 using google::protobuf::util::MessageDifferencer;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 v1::SyncPolicy Present() {
@@ -116,6 +117,25 @@ TEST(PolicyEdit, AScheduleFlagKeepsTheDefaultsOfAPolicyWithoutASchedule) {
 
 TEST(PolicyEdit, WithoutAScheduleFlagMakesNoSchedule) {
   EXPECT_FALSE(MustApply({.base = v1::SyncPolicy(), .skip_unchanged = true}).has_schedule());
+}
+
+TEST(PolicyEdit, NotesAPeriodThatIsOnThoughTheOtherWasNamed) {
+  const v1::SyncPolicy none;
+  const auto note = [&](PolicyEdit edit) {
+    edit.base = none;
+    return NoteOnPeriods(edit, MustApply(edit));
+  };
+  EXPECT_EQ(note({.every_steps = 100}),
+            "every-forwards (1) and every-steps (100) are both on; --every-forwards 0 turns the "
+            "other off");
+  EXPECT_EQ(note({.every_forwards = 0, .every_steps = 100}), "");
+  EXPECT_EQ(note({.every_forwards = 2, .every_steps = 100}), "");
+  EXPECT_EQ(note({.every_steps = 0}), "");
+  EXPECT_EQ(note({.every_forwards = 3}), "");
+  EXPECT_EQ(note({.skip_unchanged = true}), "");
+  const PolicyEdit forwards = {.every_forwards = 3};
+  EXPECT_THAT(NoteOnPeriods(forwards, MustApply(forwards)), HasSubstr("--every-steps 0"));
+  EXPECT_EQ(NoteOnPeriods({}, Present()), "");
 }
 
 TEST(PolicyEdit, RulesAreAppendedAsOftenAsTheyAreNamed) {
