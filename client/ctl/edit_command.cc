@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/ctl/files.h"
 #include "client/ctl/policy_calls.h"
+#include "client/ctl/policy_files.h"
 #include "client/ctl/policy_flags.h"
 #include "client/ctl/policy_text.h"
 #include "client/ctl/render.h"
+#include "client/ctl/scratch_file.h"
 #include "client/ctl/terminal.h"
 #include "common/base/status_macros.h"
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/ctl/duration_option.h"
-#include "client/ctl/files.h"
+#include "client/ctl/policy_files.h"
 #include "client/ctl/progress.h"
 #include "client/ctl/render.h"
 #include "proto/convert/convert.h"

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "client/ctl/files.h"
+#include "client/ctl/policy_files.h"
 #include "common/base/status_macros.h"
 
 namespace lockstep {

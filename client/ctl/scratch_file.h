@@ -1,23 +1,16 @@
-// Sync policies from files or standard input.
-#ifndef LOCKSTEP_CLIENT_CTL_FILES_H_
-#define LOCKSTEP_CLIENT_CTL_FILES_H_
+// ScratchFile: a new file in $TMPDIR or /tmp that nobody else can read, removed in
+// the end unless it is kept. Thread-compatible.
+#ifndef LOCKSTEP_CLIENT_CTL_SCRATCH_FILE_H_
+#define LOCKSTEP_CLIENT_CTL_SCRATCH_FILE_H_
 
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
-#include "lockstep/v1/policy.pb.h"
 
 namespace lockstep {
 
-// `path` "-" is standard input. Errors: NotFound: cannot be read;
-//   InvalidArgument: too long.
-absl::StatusOr<std::string> ReadText(const std::string& path);
-
-// Errors: those of ReadText() and ParsePolicy().
-absl::StatusOr<v1::SyncPolicy> ReadPolicy(const std::string& path);
-
-// A new file in $TMPDIR or /tmp that nobody else can read, removed in the end
-// unless it is kept. Move-only.
+// Move-only.
 class ScratchFile {
  public:
   // The name begins with `stem` and ends with `suffix`. Errors: Internal.
@@ -38,4 +31,4 @@ class ScratchFile {
 
 }  // namespace lockstep
 
-#endif  // LOCKSTEP_CLIENT_CTL_FILES_H_
+#endif  // LOCKSTEP_CLIENT_CTL_SCRATCH_FILE_H_
