@@ -1,39 +1,39 @@
 #include "common/policy/buffer_rules.h"
 
-#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "common/base/status_macros.h"
 
 namespace lockstep {
-namespace {
-
-absl::StatusOr<std::vector<Pattern>> ParseAll(const std::vector<std::string>& texts) {
-  std::vector<Pattern> patterns;
-  for (const std::string& text : texts) {
-    LOCKSTEP_ASSIGN_OR_RETURN(Pattern pattern, Pattern::Parse(text));
-    patterns.push_back(std::move(pattern));
+BufferRules::Index::Index(const std::vector<Pattern>& patterns) {
+  for (std::size_t i = 0; i < patterns.size(); ++i) {
+    const int index = static_cast<int>(i);
+    if (patterns[i].is_name()) {
+      names_.emplace(patterns[i].text(), index);
+    } else {
+      others_.emplace_back(index, patterns[i]);
+    }
   }
-  return patterns;
 }
 
-// The index of the first pattern that matches, or -1.
-int FirstMatch(const std::vector<Pattern>& patterns, absl::string_view name) {
-  const auto found = std::find_if(patterns.begin(), patterns.end(),
-                                  [&](const Pattern& pattern) { return pattern.Matches(name); });
-  return found == patterns.end() ? -1 : static_cast<int>(found - patterns.begin());
+int BufferRules::Index::FirstMatch(absl::string_view name) const {
+  const auto named = names_.find(name);
+  const int of_names = named == names_.end() ? -1 : named->second;
+  for (const auto& [index, pattern] : others_) {
+    if (of_names >= 0 && of_names < index) break;
+    if (pattern.Matches(name)) return index;
+  }
+  return of_names;
 }
-
-}  // namespace
 
 absl::StatusOr<BufferRules> BufferRules::Compile(const SyncPolicy& policy) {
-  LOCKSTEP_RETURN_IF_ERROR(Validate(policy));
   BufferRules compiled;
-  LOCKSTEP_ASSIGN_OR_RETURN(compiled.allow_, ParseAll(policy.allow_list));
-  LOCKSTEP_ASSIGN_OR_RETURN(compiled.ignore_, ParseAll(policy.ignore_list));
+  LOCKSTEP_ASSIGN_OR_RETURN(compiled.patterns_, CompilePatterns(policy));
+  compiled.allow_ = Index(compiled.patterns_.allow_list);
+  compiled.ignore_ = Index(compiled.patterns_.ignore_list);
+  compiled.rules_ = Index(compiled.patterns_.rules);
   for (const SyncRule& rule : policy.rules) {
-    LOCKSTEP_ASSIGN_OR_RETURN(Pattern pattern, Pattern::Parse(rule.pattern));
-    compiled.rules_.push_back(std::move(pattern));
     compiled.treatments_.push_back({.operation = rule.operation.value_or(policy.operation),
                                     .root = rule.root.value_or(policy.root),
                                     .schedule = rule.schedule.value_or(policy.schedule)});
@@ -44,14 +44,14 @@ absl::StatusOr<BufferRules> BufferRules::Compile(const SyncPolicy& policy) {
 }
 
 BufferMatch BufferRules::Find(absl::string_view name) const {
-  if (const int ignored = FirstMatch(ignore_, name); ignored >= 0) {
+  if (const int ignored = ignore_.FirstMatch(name); ignored >= 0) {
     return {.why = BufferMatch::Why::kIgnored, .pattern = ignored};
   }
-  if (!allow_.empty() && FirstMatch(allow_, name) < 0) {
+  if (!patterns_.allow_list.empty() && allow_.FirstMatch(name) < 0) {
     return {.why = BufferMatch::Why::kNotAllowed};
   }
-  const int rule = FirstMatch(rules_, name);
-  return {.treatment = rule >= 0 ? rule : static_cast<int>(rules_.size())};
+  const int rule = rules_.FirstMatch(name);
+  return {.treatment = rule >= 0 ? rule : static_cast<int>(patterns_.rules.size())};
 }
 
 }  // namespace lockstep

@@ -4,6 +4,10 @@
 #ifndef LOCKSTEP_COMMON_POLICY_BUFFER_RULES_H_
 #define LOCKSTEP_COMMON_POLICY_BUFFER_RULES_H_
 
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -38,18 +42,32 @@ class BufferRules {
   // Errors: those of Validate(policy).
   static absl::StatusOr<BufferRules> Compile(const SyncPolicy& policy);
 
-  // Takes time in proportion to the number of patterns.
+  // Takes time in proportion to the number of patterns that are no plain names.
   BufferMatch Find(absl::string_view name) const;
 
   // One for each rule of the policy, in order, and the policy's own at the end.
   const std::vector<Treatment>& treatments() const { return treatments_; }
+  const PolicyPatterns& patterns() const { return patterns_; }
 
  private:
+  // Finds the first pattern of a list that matches.
+  class Index {
+   public:
+    Index() = default;
+    explicit Index(const std::vector<Pattern>& patterns);
+    int FirstMatch(absl::string_view name) const;  // -1: none
+
+   private:
+    std::map<std::string, int, std::less<>> names_;  // the first of each
+    std::vector<std::pair<int, Pattern>> others_;    // in order
+  };
+
   BufferRules() = default;
 
-  std::vector<Pattern> allow_;
-  std::vector<Pattern> ignore_;
-  std::vector<Pattern> rules_;
+  PolicyPatterns patterns_;
+  Index allow_;
+  Index ignore_;
+  Index rules_;
   std::vector<Treatment> treatments_;
 };
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status_matchers.h"
 #include "gtest/gtest.h"
 
@@ -115,6 +116,30 @@ TEST(CheckOperations, CountsWhatItDoesNotDescribe) {
   EXPECT_THAT(CheckOperations({.operation = Operation::kMean}, manifest),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("'e'"), Not(HasSubstr("'f'")), HasSubstr("and 3 more"))));
+}
+
+// A coordinator's jobs wait while patterns are matched.
+TEST(CheckMatchWork, BoundsPatternsTimesNames) {
+  Manifest manifest;
+  for (int i = 0; i < 100'000; ++i) {
+    manifest.buffers.push_back({absl::StrCat("layer", i, ".norm.running_mean"), DType::kFloat32, {}});
+  }
+  const auto with = [](int count, const std::string& text) {
+    SyncPolicy policy;
+    for (int i = 0; i < count; ++i) policy.rules.push_back({.pattern = absl::StrCat(text, i)});
+    return policy;
+  };
+  const auto is_too_large = StatusIs(
+      absl::StatusCode::kInvalidArgument,
+      AllOf(HasSubstr("the names of the 100000 buffers have "),
+            HasSubstr("at most 1000000000 is allowed"), HasSubstr("Use fewer or shorter")));
+  LOCKSTEP_EXPECT_OK(CheckOperations(with(10, "**.running_mean"), manifest));
+  EXPECT_THAT(CheckOperations(with(1000, "**.running_mean"), manifest), is_too_large);
+  EXPECT_THAT(CheckPatternsMatch(with(1000, "**.running_mean"), manifest), is_too_large);
+  // Names are looked up, and expressions may take long.
+  LOCKSTEP_EXPECT_OK(CheckOperations(with(1000, "layer.running_mean"), manifest));
+  LOCKSTEP_EXPECT_OK(CheckOperations(with(4, "**.norm.*"), manifest));
+  EXPECT_THAT(CheckOperations(with(4, "re:.*norm.*"), manifest), is_too_large);
 }
 
 }  // namespace

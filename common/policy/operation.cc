@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "absl/strings/str_cat.h"
+
 namespace lockstep {
 namespace {
 
@@ -16,6 +18,15 @@ static_assert(kCount == static_cast<std::int64_t>(Operation::kMeanBySamples) + 1
 std::optional<Operation> OperationFromNumber(std::int64_t number) {
   if (number < 1 || number >= kCount) return std::nullopt;
   return static_cast<Operation>(number);
+}
+
+std::string OperationNumbers() {
+  std::string text;
+  for (std::int64_t number = 1; number < kCount; ++number) {
+    absl::StrAppend(&text, number == 1 ? "" : number + 1 < kCount ? ", " : " or ", number, " (",
+                    kNames[number], ")");
+  }
+  return text;
 }
 
 absl::string_view OperationName(Operation operation) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/strings/string_view.h"
 #include "common/manifest/dtype.h"
@@ -25,6 +26,9 @@ enum class Operation : std::int32_t {
 
 // The operation of that number on the wire, or nothing for an unknown one or 0.
 std::optional<Operation> OperationFromNumber(std::int64_t number);
+
+// All of them, for people: "1 (broadcast), 2 (mean), ... or 7 (mean-by-samples)".
+std::string OperationNumbers();
 
 // "broadcast", "mean", "mean-by-samples", ...
 absl::string_view OperationName(Operation operation);

@@ -18,6 +18,8 @@ namespace {
 // repetition stops here instead of filling the coordinator's memory.
 constexpr std::int64_t kExpressionBytes = 1 << 20;
 
+constexpr absl::string_view kExpressionPrefix = "re:";
+
 re2::StringPiece Piece(absl::string_view text) { return {text.data(), text.size()}; }
 
 absl::Status Malformed(absl::string_view text, absl::string_view why) {
@@ -67,12 +69,15 @@ absl::StatusOr<Pattern> Pattern::Parse(absl::string_view text) {
   if (!IsPrintable(text)) {
     return Malformed(text, "holds control characters or malformed UTF-8; names hold neither");
   }
+  if (!absl::StartsWith(text, kExpressionPrefix) && !absl::StrContains(text, '*')) {
+    return Pattern(std::string(text), nullptr);
+  }
   re2::RE2::Options options;
   options.set_log_errors(false);
   options.set_max_mem(kExpressionBytes);
   std::string expression;
   absl::string_view given = text;
-  if (absl::ConsumePrefix(&given, "re:")) {
+  if (absl::ConsumePrefix(&given, kExpressionPrefix)) {
     if (given.empty()) return Malformed(text, "has no expression after re:");
     expression = std::string(given);
   } else {
@@ -90,9 +95,14 @@ absl::StatusOr<Pattern> Pattern::Parse(absl::string_view text) {
 Pattern::Pattern(std::string text, std::shared_ptr<const re2::RE2> expression)
     : text_(std::move(text)), expression_(std::move(expression)) {}
 
-int Pattern::size() const { return std::max(1, expression_->ProgramSize()); }
+bool Pattern::is_expression() const { return absl::StartsWith(text_, kExpressionPrefix); }
+
+int Pattern::size() const {
+  return is_name() ? 1 : std::max(1, expression_->ProgramSize());
+}
 
 bool Pattern::Matches(absl::string_view name) const {
+  if (is_name()) return name == text_;
   return re2::RE2::FullMatch(Piece(name), *expression_);
 }
 

@@ -37,14 +37,17 @@ class Pattern {
 
   bool Matches(absl::string_view name) const;
   const std::string& text() const { return text_; }
-  // What it costs to compile, to keep and to match: in instructions, at least 1.
+  // Whether it is a plain name, which only that name matches.
+  bool is_name() const { return expression_ == nullptr; }
+  bool is_expression() const;  // re:
+  // What it costs to compile, to keep and to match: in instructions; 1 for a name.
   int size() const;
 
  private:
   Pattern(std::string text, std::shared_ptr<const re2::RE2> expression);
 
   std::string text_;
-  std::shared_ptr<const re2::RE2> expression_;
+  std::shared_ptr<const re2::RE2> expression_;  // null: a plain name
 };
 
 }  // namespace lockstep

@@ -21,25 +21,44 @@ absl::Status Bad(absl::string_view field, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
 }
 
-// Checks one pattern and adds its size to those before it.
-absl::Status CheckPattern(absl::string_view field, const std::string& text, std::int64_t& sizes) {
-  const absl::StatusOr<Pattern> pattern = Pattern::Parse(text);
-  if (!pattern.ok()) return Bad(field, pattern.status().message());
-  sizes += pattern->size();
-  if (sizes <= kMaxPatternSizes) return absl::OkStatus();
-  return Bad(field, absl::StrCat("the policy's patterns up to this one compile to ", sizes,
-                                 " instructions; at most ", kMaxPatternSizes,
-                                 " are allowed: use fewer or simpler expressions"));
+// What the fields checked so far take.
+struct Totals {
+  std::int64_t sizes = 0;  // of patterns
+  std::int64_t bytes = 0;
+};
+
+absl::Status CountBytes(absl::string_view field, const std::string& text, Totals& totals) {
+  totals.bytes += static_cast<std::int64_t>(text.size());
+  if (totals.bytes <= kMaxPolicyBytes) return absl::OkStatus();
+  return Bad(field, absl::StrCat("the policy's patterns and roots up to this one have ",
+                                 totals.bytes, " bytes; at most ", kMaxPolicyBytes,
+                                 " are allowed: use fewer or shorter patterns"));
 }
 
-absl::Status CheckList(absl::string_view field, const std::vector<std::string>& list,
-                       std::int64_t& sizes) {
+absl::Status CompilePattern(absl::string_view field, const std::string& text, Totals& totals,
+                            std::vector<Pattern>& out) {
+  absl::StatusOr<Pattern> pattern = Pattern::Parse(text);
+  if (!pattern.ok()) return Bad(field, pattern.status().message());
+  LOCKSTEP_RETURN_IF_ERROR(CountBytes(field, text, totals));
+  totals.sizes += pattern->size();
+  if (totals.sizes > kMaxPatternSizes) {
+    return Bad(field, absl::StrCat("the policy's patterns up to this one compile to ",
+                                   totals.sizes, " instructions; at most ", kMaxPatternSizes,
+                                   " are allowed: use fewer or simpler expressions"));
+  }
+  out.push_back(*std::move(pattern));
+  return absl::OkStatus();
+}
+
+absl::Status CompileList(absl::string_view field, const std::vector<std::string>& list,
+                         Totals& totals, std::vector<Pattern>& out) {
   if (list.size() > kMaxPatterns) {
     return Bad(field, absl::StrCat("has ", list.size(), " patterns; at most ", kMaxPatterns,
                                    " are allowed"));
   }
   for (std::size_t i = 0; i < list.size(); ++i) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckPattern(absl::StrCat(field, "[", i, "]"), list[i], sizes));
+    LOCKSTEP_RETURN_IF_ERROR(
+        CompilePattern(absl::StrCat(field, "[", i, "]"), list[i], totals, out));
   }
   return absl::OkStatus();
 }
@@ -80,15 +99,20 @@ absl::Status CheckOperation(absl::string_view field, Operation operation) {
   const auto number = static_cast<std::int64_t>(operation);
   if (OperationFromNumber(number).has_value()) return absl::OkStatus();
   return Bad(field, absl::StrCat("is the unknown number ", number,
-                                 "; expected 1 (broadcast) to 7 (mean-by-samples)"));
+                                 "; expected ", OperationNumbers()));
 }
 
-absl::Status CheckRule(absl::string_view field, const SyncRule& rule, std::int64_t& sizes) {
-  LOCKSTEP_RETURN_IF_ERROR(CheckPattern(absl::StrCat(field, ".pattern"), rule.pattern, sizes));
+absl::Status CheckRule(absl::string_view field, const SyncRule& rule, Totals& totals) {
   if (rule.operation) {
     LOCKSTEP_RETURN_IF_ERROR(CheckOperation(absl::StrCat(field, ".operation"), *rule.operation));
   }
-  if (rule.root) LOCKSTEP_RETURN_IF_ERROR(CheckRoot(absl::StrCat(field, ".root"), *rule.root));
+  if (rule.root) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckRoot(absl::StrCat(field, ".root"), *rule.root));
+    if (const auto* by_name = std::get_if<RootWorker>(&*rule.root)) {
+      LOCKSTEP_RETURN_IF_ERROR(
+          CountBytes(absl::StrCat(field, ".root.worker"), by_name->worker, totals));
+    }
+  }
   if (!rule.schedule) return absl::OkStatus();
   return CheckSchedule(absl::StrCat(field, ".schedule"), *rule.schedule);
 }
@@ -123,24 +147,34 @@ void Add(const SyncRule& rule, Digester& digester) {
 
 }  // namespace
 
-absl::Status Validate(const SyncPolicy& policy) {
-  std::int64_t sizes = 0;  // of the patterns so far
-  LOCKSTEP_RETURN_IF_ERROR(CheckList("allow_list", policy.allow_list, sizes));
-  LOCKSTEP_RETURN_IF_ERROR(CheckList("ignore_list", policy.ignore_list, sizes));
+absl::StatusOr<PolicyPatterns> CompilePatterns(const SyncPolicy& policy) {
+  Totals totals;
+  PolicyPatterns patterns;
+  LOCKSTEP_RETURN_IF_ERROR(
+      CompileList("allow_list", policy.allow_list, totals, patterns.allow_list));
+  LOCKSTEP_RETURN_IF_ERROR(
+      CompileList("ignore_list", policy.ignore_list, totals, patterns.ignore_list));
   if (policy.rules.size() > kMaxRules) {
     return Bad("rules", absl::StrCat("has ", policy.rules.size(), " rules; at most ", kMaxRules,
                                      " are allowed"));
   }
   for (std::size_t i = 0; i < policy.rules.size(); ++i) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckRule(absl::StrCat("rules[", i, "]"), policy.rules[i], sizes));
+    const std::string field = absl::StrCat("rules[", i, "]");
+    LOCKSTEP_RETURN_IF_ERROR(CompilePattern(absl::StrCat(field, ".pattern"),
+                                            policy.rules[i].pattern, totals, patterns.rules));
+    LOCKSTEP_RETURN_IF_ERROR(CheckRule(field, policy.rules[i], totals));
   }
   LOCKSTEP_RETURN_IF_ERROR(CheckOperation("operation", policy.operation));
   LOCKSTEP_RETURN_IF_ERROR(CheckRoot("root", policy.root));
   LOCKSTEP_RETURN_IF_ERROR(CheckSchedule("schedule", policy.schedule));
   LOCKSTEP_RETURN_IF_ERROR(CheckPeriod("broadcast_parameters_every_steps",
                                        policy.broadcast_parameters_every_steps));
-  return CheckPeriod("check_parameters_every_steps", policy.check_parameters_every_steps);
+  LOCKSTEP_RETURN_IF_ERROR(
+      CheckPeriod("check_parameters_every_steps", policy.check_parameters_every_steps));
+  return patterns;
 }
+
+absl::Status Validate(const SyncPolicy& policy) { return CompilePatterns(policy).status(); }
 
 std::uint64_t Digest(const SyncPolicy& policy) {
   Digester digester;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/policy/operation.h"
 #include "common/policy/pattern.h"
 
@@ -24,6 +25,8 @@ inline constexpr int kMaxPatterns = 1000;  // in each list
 inline constexpr int kMaxRules = 1000;
 // Of all patterns, by Pattern::size(): 100 for each of those that are allowed.
 inline constexpr int kMaxPatternSizes = 300'000;
+// Of all patterns and names of roots, so that a hundred policies fit a message.
+inline constexpr int kMaxPolicyBytes = 256 << 10;
 inline constexpr int kMaxRootWorkerBytes = 253;
 
 // The rank whose value wins.
@@ -97,6 +100,15 @@ struct SyncPolicy {
 // Checks the policy by itself. Errors: InvalidArgument names the field, what was
 //   given and what is allowed (malformed pattern, negative period, a bound).
 absl::Status Validate(const SyncPolicy& policy);
+
+// A policy's patterns, compiled, in order.
+struct PolicyPatterns {
+  std::vector<Pattern> allow_list;
+  std::vector<Pattern> ignore_list;
+  std::vector<Pattern> rules;
+};
+// Errors: those of Validate().
+absl::StatusOr<PolicyPatterns> CompilePatterns(const SyncPolicy& policy);
 
 // Differs whenever policies differ, but for chance.
 std::uint64_t Digest(const SyncPolicy& policy);

@@ -32,7 +32,9 @@ TEST(ValidatePolicy, NamesTheFieldAndWhatIsAllowed) {
        "allow_list: has 1001 patterns; at most 1000"},
       {{.ignore_list = std::vector<std::string>(1001, "a")}, "ignore_list: has 1001"},
       {{.operation = Operation::kUnspecified}, "operation: is the unknown number 0"},
-      {{.operation = static_cast<Operation>(9)}, "operation: is the unknown number 9"},
+      {{.operation = static_cast<Operation>(9)},
+       "operation: is the unknown number 9; expected 1 (broadcast), 2 (mean), 3 (sum), 4 (min), 5 (max), 6 "
+       "(none) or 7 (mean-by-samples)"},
       {{.rules = std::vector<SyncRule>(1001, {.pattern = "a"})}, "rules: has 1001 rules; at most"},
       {{.rules = {{.pattern = "a"}, {.pattern = "re:("}}}, "rules[1].pattern: the pattern 're:('"},
       {{.rules = {{.pattern = "a", .operation = Operation::kUnspecified}}},
@@ -57,7 +59,7 @@ TEST(ValidatePolicy, NamesTheFieldAndWhatIsAllowed) {
 
 // They would keep the coordinator busy for minutes.
 TEST(ValidatePolicy, BoundsWhatAllPatternsTogetherCost) {
-  const std::vector<std::string> names(1000, std::string(90, 'n'));
+  const std::vector<std::string> names(1000, std::string(80, 'n'));
   LOCKSTEP_EXPECT_OK(Validate({.allow_list = names,
                                .ignore_list = names,
                                .rules = std::vector<SyncRule>(1000, {.pattern = names[0]})}));
@@ -76,6 +78,16 @@ TEST(ValidatePolicy, BoundsWhatAllPatternsTogetherCost) {
   EXPECT_THAT(Validate({.allow_list = some,
                         .rules = std::vector<SyncRule>(4, {.pattern = large})}),
               is_refused_at("rules["));
+}
+
+// A hundred of them fit a message to a worker.
+TEST(ValidatePolicy, BoundsTheBytesOfPatternsAndRoots) {
+  const SyncRule rule = {.pattern = std::string(10, 'n'), .root = RootWorker{std::string(250, 'w')}};
+  LOCKSTEP_EXPECT_OK(Validate({.rules = std::vector<SyncRule>(1000, rule)}));
+  EXPECT_THAT(Validate({.allow_list = std::vector<std::string>(10, std::string(1000, 'a')),
+                        .rules = std::vector<SyncRule>(1000, rule)}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       ::testing::AllOf(HasSubstr("rules[9"), HasSubstr("at most 262144"))));
 }
 
 TEST(DescribePolicy, SaysWhenAndWhatDiffersFromTheDefault) {
