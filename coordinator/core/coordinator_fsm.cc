@@ -47,7 +47,8 @@ absl::StatusOr<CoordinatorFsm> CoordinatorFsm::Recover(std::span<const Record> r
             .stage = has_left ? WorkerStage::kLeft : WorkerStage::kSuspect,
             .incarnation = member.incarnation,
             .last_heard = now,
-            .manifest = *job.manifest};
+            .manifest = *job.manifest,
+            .is_presumed = true};
       }
     }
     job.detail = DescribeJob(job);

@@ -9,6 +9,7 @@
 #ifndef LOCKSTEP_COORDINATOR_CORE_COORDINATOR_FSM_H_
 #define LOCKSTEP_COORDINATOR_CORE_COORDINATOR_FSM_H_
 
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -84,6 +85,8 @@ class CoordinatorFsm {
   // Of `workers`; says whether there were any.
   bool TurnAwayOthersThanTheJobs(JobState& job, const std::vector<std::string>& workers,
                                  ModelComparison& models, Effects& out);
+  // Whether the job's newest policy fits that model.
+  absl::Status CheckNewestPolicy(const JobState& job, const Manifest& model);
   void Propose(MonoTime now, JobState& job, const std::vector<std::string>& members, Effects& out);
   void SendProposal(const JobState& job, WorkerState& worker, Effects& out);
   void StartIfReady(JobState& job, Effects& out);
@@ -101,6 +104,14 @@ class CoordinatorFsm {
   std::map<StreamId, Attendee> streams_;
   // By job; never later than the first lease or deadline that may end.
   std::map<std::string, MonoTime> wake_;
+  // By job: the newest policy held against a model, since many buffers take their
+  // time and every event of a waiting job asks.
+  struct PolicyFit {
+    Revision revision;
+    std::uint64_t model = 0;  // its digest
+    absl::Status fits;
+  };
+  std::map<std::string, PolicyFit> fits_;
 };
 
 }  // namespace lockstep

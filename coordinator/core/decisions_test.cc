@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/prng.h"
 #include "common/base/status_matchers.h"
 #include "coordinator/core/membership.h"
 #include "coordinator/core/policy_log.h"
@@ -145,6 +146,48 @@ TEST(ModelComparison, LooksAtTheBuffersThatThePolicySynchronises) {
     EXPECT_EQ(models.FirstDifference("a", row.a, "b", row.b).value_or(""), row.difference)
         << row.name;
   }
+}
+
+TEST(ModelComparison, LooksOnlyAtBuffersBetweenThoseThatAreAlike) {
+  Manifest a, b;
+  for (int i = 0; i < 100'000; ++i) {
+    a.buffers.push_back({absl::StrCat("layer", i, ".running_mean"), DType::kFloat32, {8}});
+  }
+  b = a;
+  b.buffers.insert(b.buffers.begin() + 5000, {"queue", DType::kFloat32, {8}});
+  SyncPolicy policy = {.ignore_list = {"queue"}};
+  for (int i = 0; i < 1000; ++i) policy.rules.push_back({.pattern = absl::StrCat("**.x", i)});
+  EXPECT_EQ(ModelComparison(policy).FirstDifference("a", a, "b", b), std::nullopt);
+  // Too many of them end in a refusal, not in a long wait.
+  b.buffers.front().shape = b.buffers.back().shape = {9};
+  EXPECT_THAT(ModelComparison(policy).FirstDifference("a", a, "b", b).value_or(""),
+              HasSubstr("too many buffers of a and b differ"));
+}
+
+TEST(ModelComparison, EqualsAComparisonOfAllThatIsSynchronised) {
+  const SyncPolicy policy = {.ignore_list = {"x*"}};
+  Prng prng(1);
+  int equal = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const auto draw = [&] {
+      std::vector<TensorSpec> buffers;
+      for (const char* name : {"a", "x1", "b", "x2", "c"}) {
+        if (prng.Below(4) == 0) continue;
+        buffers.push_back({name, DType::kFloat32, {prng.Between(1, prng.Below(3) ? 1 : 2)}});
+      }
+      if (buffers.size() > 1 && prng.Below(4) == 0) std::swap(buffers.front(), buffers.back());
+      return buffers;
+    };
+    const Manifest a = {.buffers = draw()}, b = {.buffers = draw()};
+    const auto kept = [](std::vector<TensorSpec> buffers) {
+      std::erase_if(buffers, [](const TensorSpec& buffer) { return buffer.name[0] == 'x'; });
+      return buffers;
+    };
+    const bool is_equal = kept(a.buffers) == kept(b.buffers);
+    EXPECT_EQ(!ModelComparison(policy).FirstDifference("a", a, "b", b).has_value(), is_equal);
+    equal += is_equal;
+  }
+  EXPECT_GT(equal, 100);
 }
 
 // A job whose epoch 3 runs on w0 and w1; w2 attends.
@@ -310,13 +353,17 @@ TEST(DecideRevision, TakesTheRowOfTheTable) {
 
 TEST(PolicyEtag, DiffersWheneverJobRevisionOrPolicyDo) {
   SyncPolicy policy;
-  std::vector<std::string> etags = {PolicyEtag("j", Revision(1), policy),
-                                    PolicyEtag("k", Revision(1), policy),
-                                    PolicyEtag("j", Revision(2), policy)};
+  const absl::Time created = absl::UnixEpoch();
+  std::vector<std::string> etags = {
+      PolicyEtag("j", created, Revision(1), policy),
+      PolicyEtag("k", created, Revision(1), policy),
+      // The job was deleted and made again.
+      PolicyEtag("j", created + absl::Nanoseconds(1), Revision(1), policy),
+      PolicyEtag("j", created, Revision(2), policy)};
   const auto add = [&](auto change) {
     SyncPolicy changed;
     change(changed);
-    etags.push_back(PolicyEtag("j", Revision(1), changed));
+    etags.push_back(PolicyEtag("j", created, Revision(1), changed));
   };
   add([](SyncPolicy& p) { p.broadcast_buffers = false; });
   add([](SyncPolicy& p) { p.allow_list = {"a"}; });

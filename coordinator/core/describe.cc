@@ -87,6 +87,10 @@ std::string DescribeJob(const JobState& job) {
     if (!job.last_refusal.empty()) absl::StrAppend(&text, "; ", job.last_refusal);
     if (!job.last_end.empty()) absl::StrAppend(&text, "; ", job.last_end);
   }
+  if (!job.unmatched.empty()) {
+    absl::StrAppend(&text, "; revision ", job.newest_policy().revision.value(),
+                    " of the sync policy: ", job.unmatched);
+  }
   if (!job.violation.empty()) absl::StrAppend(&text, "; NOT IN STEP: ", job.violation);
   return text;
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/text.h"
+#include "common/policy/buffer_rules.h"
 #include "common/policy/model_check.h"
 #include "coordinator/core/coordinator_fsm.h"
 #include "coordinator/core/forming.h"
@@ -14,8 +15,8 @@
 namespace lockstep {
 namespace {
 
-// One message carries at most so many, far below kMaxEntriesPerMessage, since a
-// policy may be large.
+// One message carries at most so many, far below kMaxEntriesPerMessage, since each
+// may hold a policy of kMaxPolicyBytes, and a message has a limit of 64 MiB.
 constexpr std::size_t kEntriesPerSend = 100;
 
 absl::Duration Rounded(absl::Duration duration) {
@@ -40,9 +41,7 @@ void CoordinatorFsm::FormIfPossible(MonoTime now, JobState& job, Effects& out) {
   } while (TurnAwayIfTheyDisagree(job, decision.members, out));
   // Before the first epoch a policy is accepted unseen by any model.
   const PolicyHistoryEntry& newest = job.newest_policy();
-  const absl::Status fits = CheckOperations(
-      newest.policy,
-      job.manifest ? *job.manifest : job.workers.at(decision.members.front()).manifest);
+  const absl::Status fits = CheckNewestPolicy(job, *KnownModel(job));
   if (!fits.ok()) {
     job.last_refusal =
         absl::StrCat("no epoch is proposed, since revision ", newest.revision.value(),
@@ -51,6 +50,16 @@ void CoordinatorFsm::FormIfPossible(MonoTime now, JobState& job, Effects& out) {
     return;
   }
   Propose(now, job, decision.members, out);
+}
+
+absl::Status CoordinatorFsm::CheckNewestPolicy(const JobState& job, const Manifest& model) {
+  const PolicyHistoryEntry& newest = job.newest_policy();
+  PolicyFit& fit = fits_[job.spec.name];
+  const std::uint64_t digest = model.Digest();
+  if (fit.revision != newest.revision || fit.model != digest) {
+    fit = {newest.revision, digest, CheckOperations(newest.policy, model)};
+  }
+  return fit.fits;
 }
 
 bool CoordinatorFsm::TurnAwayIfTheyDisagree(JobState& job, const std::vector<std::string>& members,
@@ -94,6 +103,11 @@ void CoordinatorFsm::Propose(MonoTime now, JobState& job, const std::vector<std:
   const std::string& name = job.spec.name;
   if (!job.manifest) {
     Persist(ManifestAgreed{name, job.workers.at(members.front()).manifest}, out);
+    const absl::StatusOr<BufferRules> rules = BufferRules::Compile(job.newest_policy().policy);
+    if (rules.ok()) {
+      job.unmatched =
+          std::string(CheckPatternsMatch(*rules, KnownBufferNames(job)).message());
+    }
     // From now on a Hello with another model is refused; these came before.
     std::vector<std::string> all;
     for (const auto& [worker, state] : job.workers) all.push_back(worker);

@@ -49,7 +49,7 @@ absl::Status On(const JobCreated& record, ClusterState& state) {
   job.create_time = record.create_time;
   job.policies.push_back({.revision = Revision(1),
                           .policy = record.spec.policy,
-                          .etag = PolicyEtag(name, Revision(1), record.spec.policy),
+                          .etag = PolicyEtag(name, record.create_time, Revision(1), record.spec.policy),
                           .create_time = record.create_time});
   return absl::OkStatus();
 }
@@ -139,7 +139,8 @@ absl::Status On(const EntryAppended& record, ClusterState& state) {
     job->policies.push_back({.revision = revised->revision,
                              .policy = revised->policy,
                              .number = record.entry.number,
-                             .etag = PolicyEtag(record.job, revised->revision, revised->policy),
+                             .etag = PolicyEtag(record.job, job->create_time, revised->revision,
+                                                revised->policy),
                              .create_time = record.create_time,
                              .author = record.author,
                              .reason = record.reason});

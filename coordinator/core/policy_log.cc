@@ -1,6 +1,7 @@
 #include "coordinator/core/policy_log.h"
 
 #include <optional>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "common/base/digest.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
+#include "common/policy/buffer_rules.h"
 #include "common/policy/model_check.h"
 #include "coordinator/core/model_comparison.h"
 
@@ -43,11 +45,26 @@ absl::Status CheckRoot(const JobState& job, const Root& root) {
   return absl::OkStatus();
 }
 
+absl::Status CheckMembersCameBack(const JobState& job) {
+  if (!job.epoch) return absl::OkStatus();
+  std::vector<std::string> missing;
+  for (const Member& member : job.epoch->members) {
+    const WorkerState* const worker = job.FindMember(member.worker);
+    if (worker != nullptr && worker->is_presumed) missing.push_back(member.worker);
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "the coordinator was started again, and ", ListNames(missing), " of epoch ",
+      job.epoch->id.value(), missing.size() == 1 ? " has" : " have",
+      " not come back yet, so that no new policy can be held against the models; ask again (the "
+      "lease is ", absl::FormatDuration(job.spec.lease), ")"));
+}
+
 // Whether all members of the epoch have the same of what `policy` synchronises,
 // and the same as the job.
-absl::Status CheckMembersAgree(const JobState& job, const SyncPolicy& policy) {
+absl::Status CheckMembersAgree(const JobState& job, const SyncPolicy& policy, BufferRules rules) {
   if (!job.epoch) return absl::OkStatus();
-  ModelComparison models(policy);
+  ModelComparison models(policy, std::move(rules));
   const WorkerState* first = nullptr;
   std::optional<std::string> difference;
   for (const Member& member : job.epoch->members) {
@@ -72,9 +89,11 @@ absl::Status CheckMembersAgree(const JobState& job, const SyncPolicy& policy) {
 
 }  // namespace
 
-std::string PolicyEtag(const std::string& job, Revision revision, const SyncPolicy& policy) {
+std::string PolicyEtag(const std::string& job, absl::Time job_create_time, Revision revision,
+                       const SyncPolicy& policy) {
   Digester digester;
   digester.Add(absl::string_view(job))
+      .Add(absl::ToUnixNanos(job_create_time))
       .Add(revision.value())
       .Add(static_cast<std::int64_t>(Digest(policy)));
   return absl::StrFormat("%016x", digester.Finish());
@@ -83,7 +102,6 @@ std::string PolicyEtag(const std::string& job, Revision revision, const SyncPoli
 absl::StatusOr<PolicyHistoryEntry> DecideRevision(const JobState& job,
                                                   const UpdateSyncPolicy& update,
                                                   absl::Time wall_time) {
-  LOCKSTEP_RETURN_IF_ERROR(Validate(update.policy));
   const PolicyHistoryEntry& newest = job.newest_policy();
   if (!update.etag.empty() && update.etag != newest.etag) {
     return absl::AbortedError(absl::StrCat(
@@ -93,19 +111,22 @@ absl::StatusOr<PolicyHistoryEntry> DecideRevision(const JobState& job,
   }
   // A change said again changes nothing, and needs no look at the model.
   if (update.policy == newest.policy) return newest;
+  LOCKSTEP_ASSIGN_OR_RETURN(BufferRules rules, BufferRules::Compile(update.policy));
   LOCKSTEP_RETURN_IF_ERROR(CheckRoom(job));
-  if (job.manifest) {
+  if (const Manifest* const model = KnownModel(job)) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckMembersCameBack(job));
     if (!update.allow_unmatched) {
-      LOCKSTEP_RETURN_IF_ERROR(CheckPatternsMatch(update.policy, *job.manifest));
+      LOCKSTEP_RETURN_IF_ERROR(CheckPatternsMatch(rules, KnownBufferNames(job)));
     }
-    LOCKSTEP_RETURN_IF_ERROR(CheckOperations(update.policy, *job.manifest));
-    LOCKSTEP_RETURN_IF_ERROR(CheckMembersAgree(job, update.policy));
+    LOCKSTEP_RETURN_IF_ERROR(CheckOperations(rules, *model));
+    LOCKSTEP_RETURN_IF_ERROR(CheckMembersAgree(job, update.policy, std::move(rules)));
   }
   const Revision revision = newest.revision.next();
   return PolicyHistoryEntry{.revision = revision,
                             .policy = update.policy,
                             .number = job.last_number().next(),
-                            .etag = PolicyEtag(job.spec.name, revision, update.policy),
+                            .etag = PolicyEtag(job.spec.name, job.create_time, revision,
+                                               update.policy),
                             .create_time = wall_time,
                             .author = update.author,
                             .reason = update.reason};

@@ -13,14 +13,20 @@
 
 namespace lockstep {
 
-// A short text that differs whenever job, revision or policy differ.
-std::string PolicyEtag(const std::string& job, Revision revision, const SyncPolicy& policy);
+// A short text that differs whenever the job, the time at which it was created,
+// the revision or the policy differ.
+std::string PolicyEtag(const std::string& job, absl::Time job_create_time, Revision revision,
+                       const SyncPolicy& policy);
 
 // The revision that `update` makes; the newest, if its policy is the same.
 // Errors:
 //   InvalidArgument: the policy is not valid; or, of a model that is known, a
 //     pattern matches no buffer, a buffer's element type lacks its operation, or
-//     members of the epoch differ in a buffer that would be synchronised.
+//     members of the epoch differ in a buffer that would be synchronised. The
+//     model is KnownModel(), and a pattern may also match a buffer that only some
+//     other worker has.
+//   Unavailable: not all members of the epoch came back since the coordinator was
+//     started again, so what they have is not known.
 //   Aborted: the etag is not the newest revision's.
 //   ResourceExhausted: the job's log is full.
 absl::StatusOr<PolicyHistoryEntry> DecideRevision(const JobState& job,

@@ -46,6 +46,7 @@ absl::StatusOr<Reply> CoordinatorFsm::Do(absl::Time wall_time, const DeleteJob& 
   }
   Persist(JobDeleted{request.job}, out);
   wake_.erase(request.job);
+  fits_.erase(request.job);
   out.changed_jobs.insert(request.job);
   return Reply();
 }
@@ -58,6 +59,7 @@ absl::StatusOr<Reply> CoordinatorFsm::Do(absl::Time wall_time, const UpdateSyncP
   if (is_new && !request.validate_only) {
     // What stood in the way of an epoch may be no more.
     job->last_refusal.clear();
+    job->unmatched.clear();
     Persist(EntryAppended{.job = request.job,
                           .entry = {revision.number,
                                     PolicyRevised{revision.revision, revision.policy}},

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/policy/model_check.h"
 #include "coordinator/core/names.h"
 
 namespace lockstep {
@@ -96,6 +97,29 @@ const WorkerState* JobState::FindMember(const std::string& worker) const {
   if (RankOf(worker) < 0 || epoch->left.contains(worker)) return nullptr;
   const auto it = workers.find(worker);
   return it == workers.end() ? nullptr : &it->second;
+}
+
+const Manifest* KnownModel(const JobState& job) {
+  if (job.manifest) return &*job.manifest;
+  for (const auto& [name, worker] : job.workers) {
+    if (worker.stage == WorkerStage::kAttending) return &worker.manifest;
+  }
+  return job.workers.empty() ? nullptr : &job.workers.begin()->second.manifest;
+}
+
+std::vector<absl::string_view> KnownBufferNames(const JobState& job) {
+  const Manifest* const model = KnownModel(job);
+  if (model == nullptr) return {};
+  std::vector<absl::string_view> names = BufferNames(*model);
+  std::set<absl::string_view> known;
+  for (const auto& [name, worker] : job.workers) {
+    if (worker.manifest.buffers == model->buffers) continue;
+    if (known.empty()) known.insert(names.begin(), names.end());
+    for (const TensorSpec& buffer : worker.manifest.buffers) {
+      if (known.insert(buffer.name).second) names.push_back(buffer.name);
+    }
+  }
+  return names;
 }
 
 bool IsEffective(const JobState& job, LogNumber number) {

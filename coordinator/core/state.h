@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "common/base/mono_time.h"
@@ -66,6 +67,9 @@ struct WorkerState {
   StreamId stream;  // not valid: none open
   MonoTime last_heard;
   Manifest manifest;
+  // A member that was not heard since the coordinator was started again: the
+  // manifest is the job's, from which its own may differ in what is not selected.
+  bool is_presumed = false;
   std::string transport;
   std::uint64_t plan_digest = 0;  // as said in Ready
   std::int64_t optimizer_bytes = 0;
@@ -138,6 +142,9 @@ struct JobState {
   std::vector<PolicyHistoryEntry> policies;  // by revision, from 1
   std::vector<LoggedEntry> log;              // by number, from 1
   LogNumber in_force;     // an epoch was started with the entries up to it
+  // What of the newest policy matched nothing when the first epoch told the
+  // model, for people; empty: all matched.
+  std::string unmatched;
   std::string violation;  // a broken guarantee; empty: none
 
   const PolicyHistoryEntry& newest_policy() const { return policies.back(); }
@@ -147,6 +154,14 @@ struct JobState {
   // The worker if it belongs to the current epoch and has not left, else null.
   const WorkerState* FindMember(const std::string& worker) const;
 };
+
+// The model as far as it is known: of the job's epochs; before the first, of the
+// first worker, attending ones first. Null: of nobody.
+const Manifest* KnownModel(const JobState& job);
+
+// The names of its buffers, and of those that only other workers have. They live
+// as long as the manifests.
+std::vector<absl::string_view> KnownBufferNames(const JobState& job);
 
 // Whether the entry is in force on all ranks: each remaining member of the epoch
 // applied it, or an epoch was started with it.

@@ -94,6 +94,7 @@ void CoordinatorFsm::Greet(MonoTime now, StreamId stream, const Hello& hello, Ef
   worker.stream = stream;
   worker.last_heard = now;
   worker.manifest = hello.manifest;
+  worker.is_presumed = false;
   worker.transport = hello.transport;
   worker.told.clear();
   streams_[stream] = {hello.job, hello.worker};
