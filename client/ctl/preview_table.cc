@@ -61,9 +61,8 @@ std::string DecidedBy(const v1::BufferPreview& buffer) {
     default:
       break;
   }
-  if (buffer.rule() == 0) return "the policy";
-  // From 0, as everywhere else where a rule has a number.
-  return absl::StrCat("rules[", buffer.rule() - 1, "]: ", buffer.pattern());
+  if (!buffer.has_rule()) return "the policy";
+  return absl::StrCat("rules[", buffer.rule(), "]: ", buffer.pattern());
 }
 
 std::string RenderCosts(const v1::PreviewSyncPolicyResponse& preview) {

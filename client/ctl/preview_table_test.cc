@@ -33,7 +33,7 @@ TEST(RenderPreview, ShowsEachBufferThenTheCostOfEachMomentThenWarnings) {
   v1::PreviewSyncPolicyResponse preview;
   *preview.add_buffers() = Synced("bn1.running_mean", v1::OPERATION_BROADCAST);
   *preview.add_buffers() = Synced("bn1.running_var", v1::OPERATION_MEAN);
-  preview.mutable_buffers(1)->set_rule(2);
+  preview.mutable_buffers(1)->set_rule(1);
   preview.mutable_buffers(1)->set_pattern("**.running_var");
   preview.mutable_buffers(1)->mutable_root()->set_worker("w0");
   preview.mutable_buffers(1)->mutable_schedule()->set_before_evaluation(true);
@@ -41,7 +41,7 @@ TEST(RenderPreview, ShowsEachBufferThenTheCostOfEachMomentThenWarnings) {
   preview.mutable_buffers(2)->set_pattern("cache*");
   *preview.add_buffers() = Buffer("ema", v1::BufferPreview::SELECTION_NOT_ALLOWED);
   *preview.add_buffers() = Buffer("queue", v1::BufferPreview::SELECTION_RANK_LOCAL);
-  preview.mutable_buffers(4)->set_rule(1);
+  preview.mutable_buffers(4)->set_rule(0);
   preview.mutable_buffers(4)->set_pattern("queue");
   preview.mutable_at_start()->set_buffers(2);
   preview.mutable_at_start()->set_transfers(1);
@@ -113,7 +113,7 @@ TEST(DescribeTreatment, IsWhatIsDoneAndNotWhatDecidedIt) {
   v1::BufferPreview buffer = Synced("x", v1::OPERATION_MEAN);
   const std::string text = "mean, root the lowest rank; at start and every 100 steps";
   EXPECT_EQ(DescribeTreatment(buffer), text);
-  buffer.set_rule(3);
+  buffer.set_rule(2);
   buffer.set_pattern("x");
   EXPECT_EQ(DescribeTreatment(buffer), text);
   EXPECT_EQ(DescribeTreatment(Buffer("x", v1::BufferPreview::SELECTION_IGNORED)), "ignored");

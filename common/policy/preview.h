@@ -5,6 +5,7 @@
 #define LOCKSTEP_COMMON_POLICY_PREVIEW_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,12 +27,12 @@ struct BufferPreview {
   std::string type;  // "float32[64]"
   Selection selection = Selection::kSynced;
   std::string pattern;  // that decided; empty: none, the policy's defaults
-  int rule = 0;         // index in rules, from 1; 0: the policy's defaults
+  std::optional<int> rule;  // index in rules, from 0; nothing: the policy's defaults
   // Of a buffer that is synced:
   Operation operation = Operation::kUnspecified;
   Root root;                // whose value wins in a broadcast, at start included
   std::string root_worker;  // that root, or who stands in; empty: no members
-  Schedule schedule;
+  Schedule schedule;  // what the master switch leaves of it
   std::int64_t bytes = 0;  // of one sync
 
   bool operator==(const BufferPreview&) const = default;
@@ -40,7 +41,9 @@ struct BufferPreview {
 // What one occasion costs.
 struct SyncCost {
   std::int64_t buffers = 0;
-  std::int64_t transfers = 0;  // one for each operation and root that moves bytes
+  // One for each operation and root that moves bytes, and, as for kMeanBySamples
+  // ranks count by what was since the last sync, for each schedule of that.
+  std::int64_t transfers = 0;
   std::int64_t bytes = 0;      // size of the tensors, before transports multiply it
 
   bool operator==(const SyncCost&) const = default;
@@ -59,10 +62,18 @@ struct PolicyPreview {
   std::vector<std::string> warnings;  // of warnings.h
 };
 
-// `members`: worker names by rank; empty: there is no epoch.
-// Errors: those of Validate(policy).
+// `members`: worker names by rank; empty: there is no epoch. One member alone costs
+// nothing. `other_names`: of buffers that the model has not, but a worker.
+// Errors: those of Validate(policy) and CheckMatchWork() (model_check.h).
 absl::StatusOr<PolicyPreview> Preview(const SyncPolicy& policy, const Manifest& manifest,
-                                      const std::vector<std::string>& members);
+                                      const std::vector<std::string>& members,
+                                      const std::vector<std::string>& other_names = {});
+
+// Of that the `count` buffers from `first` on, or as many as there are.
+absl::StatusOr<std::vector<BufferPreview>> PreviewBuffers(const SyncPolicy& policy,
+                                                          const Manifest& manifest,
+                                                          const std::vector<std::string>& members,
+                                                          std::int64_t first, std::int64_t count);
 
 }  // namespace lockstep
 

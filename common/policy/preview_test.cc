@@ -51,7 +51,7 @@ TEST(Preview, SaysOfEachBufferWhatDecidedAndWhatIsDone) {
                                         .type = "float32[64]",
                                         .selection = kSynced,
                                         .pattern = "**.running_*",
-                                        .rule = 2,
+                                        .rule = 1,
                                         .operation = Operation::kMean,
                                         .root = RootWorker{"w1"},
                                         .root_worker = "w1",
@@ -67,7 +67,7 @@ TEST(Preview, SaysOfEachBufferWhatDecidedAndWhatIsDone) {
                                         .type = "float32[8, 16]",
                                         .selection = kRankLocal,
                                         .pattern = "moco.*",
-                                        .rule = 1},
+                                        .rule = 0},
                           BufferPreview{.name = "ema",
                                         .type = "float64[2]",
                                         .selection = kIgnored,
@@ -137,6 +137,15 @@ TEST(Preview, CountsWhatEachMomentCosts) {
        {.rules = {averaged,
                   {.pattern = "ema", .operation = Operation::kMean, .root = RootRank{1}}}},
        with(2), with(2), kNothing, kNothing, kNothing, with(2)},
+      {"means by samples since different moments",
+       {.rules = {{.pattern = "ema",
+                   .schedule = Schedule{.every_forwards = 1, .every_steps = 10}},
+                  // The start is before there are samples.
+                  {.pattern = "moco.*", .schedule = Schedule{.at_start = false}}},
+        .operation = Operation::kMeanBySamples},
+       {4, 1, 280}, with(2), {1, 1, 16}, kNothing, kNothing, with(2)},
+      {"a worker alone", {.schedule = all_times}, kNothing, kNothing, kNothing, kNothing,
+       kNothing, kNothing, {"w0"}},
       {"two roots", {.rules = {{.pattern = "ema", .root = RootRank{1}}}}, with(2), with(2),
        kNothing, kNothing, kNothing, with(2)},
       {"two names of one root", {.rules = {{.pattern = "ema", .root = RootRank{0}}}}, kAll, kAll,
@@ -178,6 +187,35 @@ TEST(Preview, CountsWhatEachMomentCosts) {
     expect("before checkpoint", preview.before_checkpoint, row.before_checkpoint);
     expect("on command", preview.on_command, row.on_command);
   }
+}
+
+TEST(Preview, ShowsWhatTheMasterSwitchLeavesOfASchedule) {
+  const Schedule often = {.every_forwards = 3, .every_steps = 5, .before_evaluation = true,
+                          .before_checkpoint = true};
+  EXPECT_EQ(PreviewOf({.schedule = often}).buffers[0].schedule, often);
+  EXPECT_EQ(PreviewOf({.broadcast_buffers = false, .schedule = often}).buffers[0].schedule,
+            (Schedule{.at_start = true, .every_forwards = 0}));
+}
+
+TEST(Preview, AcceptsAPatternOfABufferThatOnlyAnotherWorkerHas) {
+  const SyncPolicy policy = {.ignore_list = {"only.there"}};
+  const auto is_refusal = HasSubstr("an update would refuse this policy");
+  EXPECT_THAT(PreviewOf(policy).warnings, testing::Contains(is_refusal));
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const PolicyPreview preview,
+                                Preview(policy, Model(), {}, {"only.there"}));
+  EXPECT_THAT(preview.warnings, testing::Not(testing::Contains(is_refusal)));
+  EXPECT_EQ(preview.total_buffers, 5);
+}
+
+TEST(PreviewBuffers, GivesThoseOfAPage) {
+  const SyncPolicy policy = {.rules = {{.pattern = "ema", .operation = Operation::kMax}}};
+  const std::vector<BufferPreview> all = PreviewOf(policy, {"w0", "w1"}).buffers;
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto middle,
+                                PreviewBuffers(policy, Model(), {"w0", "w1"}, 2, 2));
+  EXPECT_THAT(middle, ElementsAre(all[2], all[3]));
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto rest,
+                                PreviewBuffers(policy, Model(), {"w0", "w1"}, 4, INT64_MAX));
+  EXPECT_THAT(rest, ElementsAre(all[4]));
 }
 
 TEST(Preview, CostsNeverExceedWhatIsSynced) {

@@ -9,20 +9,24 @@ bool IsDueEvery(std::int64_t period, std::int64_t step) {
   return step > 0 && period > 0 && step % period == 0;
 }
 
+Schedule InEffect(bool broadcast_buffers, const Schedule& schedule) {
+  if (broadcast_buffers) return schedule;
+  return {.at_start = schedule.at_start, .every_forwards = 0};
+}
+
 bool IsDue(bool broadcast_buffers, const Schedule& schedule, Moment moment, std::int64_t count) {
-  if (moment == Moment::kStart) return schedule.at_start;
-  if (!broadcast_buffers) return false;
+  const Schedule in_effect = InEffect(broadcast_buffers, schedule);
   switch (moment) {
     case Moment::kStart:
-      break;
+      return in_effect.at_start;
     case Moment::kForward:
-      return IsDueEvery(schedule.every_forwards, count);
+      return IsDueEvery(in_effect.every_forwards, count);
     case Moment::kStep:
-      return IsDueEvery(schedule.every_steps, count);
+      return IsDueEvery(in_effect.every_steps, count);
     case Moment::kEvaluation:
-      return schedule.before_evaluation;
+      return in_effect.before_evaluation;
     case Moment::kCheckpoint:
-      return schedule.before_checkpoint;
+      return in_effect.before_checkpoint;
   }
   return false;
 }

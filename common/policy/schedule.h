@@ -25,6 +25,9 @@ enum class Moment {
 // multiple of the period. Other moments have no count.
 bool IsDue(bool broadcast_buffers, const Schedule& schedule, Moment moment, std::int64_t count = 0);
 
+// What the master switch leaves of a schedule: off, nothing but the start.
+Schedule InEffect(bool broadcast_buffers, const Schedule& schedule);
+
 // Whether something that is done every `period` steps is due after step `step`;
 // never if `period` is 0.
 bool IsDueEvery(std::int64_t period, std::int64_t step);

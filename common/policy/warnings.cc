@@ -39,6 +39,7 @@ struct Subject {
   const BufferRules& rules;
   const Manifest& manifest;
   const std::vector<std::string>& members;
+  std::vector<absl::string_view> names = {};  // of all buffers of some worker
   std::vector<TreatedBuffer> buffers = {};  // in the model's order
   std::vector<TreatedBuffer> synced = {};   // of them
   std::set<int> used = {};                  // treatments that some buffer has
@@ -113,8 +114,8 @@ std::string TakerOf(const Subject& subject, const std::string& name) {
 
 Texts Refusals(const Subject& subject) {
   Texts warnings;
-  for (const absl::Status& status : {CheckOperations(subject.policy, subject.manifest),
-                                     CheckPatternsMatch(subject.policy, subject.manifest)}) {
+  for (const absl::Status& status : {CheckOperations(subject.rules, subject.manifest),
+                                     CheckPatternsMatch(subject.rules, subject.names)}) {
     if (status.ok()) continue;
     warnings.push_back(absl::StrCat("an update would refuse this policy: ", status.message()));
   }
@@ -262,8 +263,14 @@ constexpr Texts (*kJudgements[])(const Subject&) = {
 
 std::vector<std::string> FindWarnings(const SyncPolicy& policy, const BufferRules& rules,
                                       const Manifest& manifest,
-                                      const std::vector<std::string>& members) {
-  Subject subject = {.policy = policy, .rules = rules, .manifest = manifest, .members = members};
+                                      const std::vector<std::string>& members,
+                                      const std::vector<std::string>& other_names) {
+  Subject subject = {.policy = policy,
+                     .rules = rules,
+                     .manifest = manifest,
+                     .members = members,
+                     .names = BufferNames(manifest)};
+  subject.names.insert(subject.names.end(), other_names.begin(), other_names.end());
   AddBuffers(subject);
   Texts warnings;
   for (const auto judge : kJudgements) {

@@ -23,9 +23,11 @@ inline constexpr std::int64_t kLargeConstantBytes = 1 << 20;
 // first, then what does nothing, then what may harm the training or its speed.
 // Of more than kMaxWarnings the first, and a count of the others.
 // `rules`: of `policy`. `members`: worker names by rank; empty: there is no epoch.
+// `other_names`: of buffers that the model has not, but a worker.
 std::vector<std::string> FindWarnings(const SyncPolicy& policy, const BufferRules& rules,
                                       const Manifest& manifest,
-                                      const std::vector<std::string>& members);
+                                      const std::vector<std::string>& members,
+                                      const std::vector<std::string>& other_names = {});
 
 }  // namespace lockstep
 

@@ -159,7 +159,7 @@ struct JobState {
 // first worker, attending ones first. Null: of nobody.
 const Manifest* KnownModel(const JobState& job);
 
-// The names of its buffers, and of those that only other workers have. They live
+// The names of its buffers, then of those that only other workers have. They live
 // as long as the manifests.
 std::vector<absl::string_view> KnownBufferNames(const JobState& job);
 

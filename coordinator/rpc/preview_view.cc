@@ -33,7 +33,7 @@ v1::BufferPreview ViewOf(const BufferPreview& row) {
   view.set_type(row.type);
   view.set_selection(ViewOf(row.selection));
   view.set_pattern(row.pattern);
-  view.set_rule(row.rule);
+  if (row.rule) view.set_rule(*row.rule);
   if (row.selection != BufferPreview::Selection::kSynced) return view;
   view.set_operation(static_cast<v1::Operation>(row.operation));
   *view.mutable_root() = ToProto(row.root);
@@ -57,17 +57,18 @@ absl::StatusOr<Page> ParsePreviewPage(const v1::PreviewSyncPolicyRequest& reques
   return ParsePage(kList, kBufferPages, request.page_size(), request.page_token());
 }
 
-absl::StatusOr<v1::PreviewSyncPolicyResponse> ViewOfPreview(const PolicyPreview& preview,
-                                                            const Page& page) {
-  const auto count = static_cast<std::int64_t>(preview.buffers.size());
-  std::int64_t next = 0;
-  const bool is_given = page.after.empty() || (absl::SimpleAtoi(page.after, &next) && next > 0 &&
-                                               next < count);
-  if (!is_given) {
-    return absl::InvalidArgumentError(
-        "page_token is not one that this list gave; begin again without a token");
-  }
-  v1::PreviewSyncPolicyResponse view;
+absl::StatusOr<std::int64_t> FirstOfPage(const Page& page, std::int64_t count) {
+  std::int64_t first = 0;
+  const bool is_given = page.after.empty() || (absl::SimpleAtoi(page.after, &first) && first > 0 &&
+                                               first < count);
+  if (is_given) return first;
+  return absl::InvalidArgumentError(
+      "page_token is not one that this list gave; begin again without a token");
+}
+
+v1::PreviewSyncPolicyResponse ViewOfPreview(const PolicyPreview& preview, const Page& page) {
+  v1::PreviewSyncPolicyResponse view =
+      ViewOfRows(preview.buffers, 0, static_cast<std::int64_t>(preview.buffers.size()), page);
   *view.mutable_at_start() = ViewOf(preview.at_start);
   *view.mutable_before_forward() = ViewOf(preview.before_forward);
   *view.mutable_after_step() = ViewOf(preview.after_step);
@@ -77,16 +78,21 @@ absl::StatusOr<v1::PreviewSyncPolicyResponse> ViewOfPreview(const PolicyPreview&
   view.set_total_buffers(preview.total_buffers);
   view.set_synced_buffers(preview.synced_buffers);
   for (const std::string& warning : preview.warnings) view.add_warnings(warning);
+  return view;
+}
+
+v1::PreviewSyncPolicyResponse ViewOfRows(std::span<const BufferPreview> rows, std::int64_t first,
+                                         std::int64_t count, const Page& page) {
+  v1::PreviewSyncPolicyResponse view;
   PageFill fill(page);
-  for (; next < count; ++next) {
-    if (!fill.Fits()) {
-      view.set_next_page_token(PageToken(kList, absl::StrCat(next)));
-      break;
-    }
-    v1::BufferPreview* row = view.add_buffers();
-    *row = ViewOf(preview.buffers[static_cast<std::size_t>(next)]);
-    fill.Add(row->ByteSizeLong());
+  for (const BufferPreview& row : rows) {
+    if (!fill.Fits()) break;
+    v1::BufferPreview* added = view.add_buffers();
+    *added = ViewOf(row);
+    fill.Add(added->ByteSizeLong());
   }
+  const std::int64_t next = first + view.buffers_size();
+  if (next < count) view.set_next_page_token(PageToken(kList, absl::StrCat(next)));
   return view;
 }
 

@@ -32,7 +32,7 @@ TEST(ViewOfPreview, ShowsWhatIsSet) {
   preview.buffers.push_back({.name = "q",
                              .selection = BufferPreview::Selection::kRankLocal,
                              .pattern = "q*",
-                             .rule = 3,
+                             .rule = 0,
                              .root = RootWorker{"w1"}});
   preview.at_start = {.buffers = 1, .transfers = 2, .bytes = 3};
   preview.before_forward = {.buffers = 4};
@@ -41,8 +41,7 @@ TEST(ViewOfPreview, ShowsWhatIsSet) {
   preview.before_checkpoint = {.buffers = 7};
   preview.on_command = {.buffers = 8};
   preview.warnings = {"mind"};
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const v1::PreviewSyncPolicyResponse view,
-                                ViewOfPreview(preview, {.size = 10}));
+  const v1::PreviewSyncPolicyResponse view = ViewOfPreview(preview, {.size = 10});
   ASSERT_EQ(view.buffers_size(), 2);
   EXPECT_EQ(view.buffers(0).name(), "b0");
   EXPECT_EQ(view.buffers(0).type(), "float32[64]");
@@ -54,7 +53,9 @@ TEST(ViewOfPreview, ShowsWhatIsSet) {
   EXPECT_EQ(view.buffers(0).bytes(), 256);
   EXPECT_EQ(view.buffers(1).selection(), v1::BufferPreview::SELECTION_RANK_LOCAL);
   EXPECT_EQ(view.buffers(1).pattern(), "q*");
-  EXPECT_EQ(view.buffers(1).rule(), 3);
+  EXPECT_FALSE(view.buffers(0).has_rule());
+  ASSERT_TRUE(view.buffers(1).has_rule());
+  EXPECT_EQ(view.buffers(1).rule(), 0);
   EXPECT_EQ(view.buffers(1).operation(), v1::OPERATION_UNSPECIFIED);
   EXPECT_FALSE(view.buffers(1).has_root());
   EXPECT_FALSE(view.buffers(1).has_schedule());
@@ -77,8 +78,16 @@ TEST(ViewOfPreview, NeverIsLargerThanAMessageMayBe) {
   int shown = 0, pages = 0;
   do {
     LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Page page, ParsePreviewPage(request));
-    LOCKSTEP_ASSERT_OK_AND_ASSIGN(const v1::PreviewSyncPolicyResponse view,
-                                  ViewOfPreview(preview, page));
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::int64_t first, FirstOfPage(page, 5000));
+    const v1::PreviewSyncPolicyResponse view =
+        first == 0 ? ViewOfPreview(preview, page)
+                   : ViewOfRows(std::span(preview.buffers).subspan(
+                                    static_cast<std::size_t>(first)),
+                                first, 5000, page);
+    if (view.buffers_size() > 0) {
+      EXPECT_EQ(view.buffers(0).name(),
+                preview.buffers[static_cast<std::size_t>(shown)].name);
+    }
     EXPECT_LT(view.ByteSizeLong(), kMaxPageBytes + 10'000);
     shown += view.buffers_size();
     ++pages;
@@ -88,16 +97,13 @@ TEST(ViewOfPreview, NeverIsLargerThanAMessageMayBe) {
   EXPECT_GT(pages, 4);
 }
 
-TEST(ViewOfPreview, RefusesATokenThatItDidNotGive) {
-  const PolicyPreview preview = OfBuffers(3, "b");
+TEST(FirstOfPage, RefusesATokenThatItDidNotGive) {
   for (const char* after : {"3", "0", "-1", "x", "99999999999999999999"}) {
-    EXPECT_THAT(ViewOfPreview(preview, {.size = 1, .after = after}),
+    EXPECT_THAT(FirstOfPage({.size = 1, .after = after}, 3),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("page_token")))
         << after;
   }
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const v1::PreviewSyncPolicyResponse last,
-                                ViewOfPreview(preview, {.size = 1, .after = "2"}));
-  EXPECT_EQ(last.buffers_size(), 1);
+  EXPECT_EQ(*FirstOfPage({.size = 1, .after = "2"}, 3), 2);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -73,25 +74,43 @@ struct PreviewInputs {
   SyncPolicy policy;
   Manifest manifest;
   std::vector<std::string> members;
+  std::vector<std::string> other_names;  // of buffers that only other workers have
 };
 
 absl::StatusOr<PreviewInputs> InputsOf(const JobState& job, std::optional<SyncPolicy> policy) {
   PreviewInputs inputs = {.policy = policy.has_value() ? *std::move(policy)
                                                        : job.newest_policy().policy};
-  if (job.manifest) {
-    inputs.manifest = *job.manifest;
-  } else if (!job.workers.empty()) {
-    // No epoch was proposed yet, perhaps since the policy does not fit.
-    inputs.manifest = job.workers.begin()->second.manifest;
-  } else {
+  const Manifest* const model = KnownModel(job);
+  if (model == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("the model of job '", job.spec.name,
                      "' is not known yet; ask again once a worker attends"));
+  }
+  inputs.manifest = *model;
+  const std::vector<absl::string_view> names = KnownBufferNames(job);
+  for (std::size_t i = model->buffers.size(); i < names.size(); ++i) {
+    inputs.other_names.emplace_back(names[i]);
   }
   if (job.epoch) {
     for (const Member& member : job.epoch->members) inputs.members.push_back(member.worker);
   }
   return inputs;
+}
+
+absl::StatusOr<v1::PreviewSyncPolicyResponse> ViewOfPage(const PreviewInputs& inputs,
+                                                         const Page& page) {
+  const auto count = static_cast<std::int64_t>(inputs.manifest.buffers.size());
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::int64_t first, FirstOfPage(page, count));
+  if (first == 0) {
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        const PolicyPreview preview,
+        Preview(inputs.policy, inputs.manifest, inputs.members, inputs.other_names));
+    return ViewOfPreview(preview, page);
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const std::vector<BufferPreview> rows,
+      PreviewBuffers(inputs.policy, inputs.manifest, inputs.members, first, page.size));
+  return ViewOfRows(rows, first, count, page);
 }
 
 // On a thread of gRPC's own.
@@ -200,13 +219,7 @@ grpc::ServerUnaryReactor* SyncPolicyService::PreviewSyncPolicy(
     // Many patterns on many buffers take their time, and leases end while the
     // coordinator's thread is busy.
     RunLater([=, inputs = *std::move(inputs)] {
-      const absl::StatusOr<PolicyPreview> preview =
-          Preview(inputs.policy, inputs.manifest, inputs.members);
-      if (!preview.ok()) {
-        completion->Finish(preview.status());
-        return;
-      }
-      absl::StatusOr<v1::PreviewSyncPolicyResponse> view = ViewOfPreview(*preview, page);
+      absl::StatusOr<v1::PreviewSyncPolicyResponse> view = ViewOfPage(inputs, page);
       if (view.ok()) *response = *std::move(view);
       completion->Finish(view.status());
     });
@@ -226,7 +239,7 @@ grpc::ServerUnaryReactor* SyncPolicyService::ListSyncPolicyRevisions(
     completion->Finish(page.status());
     return reactor;
   }
-  if (!page->after.empty() && !absl::SimpleAtoi(page->after, &below)) {
+  if (!page->after.empty() && (!absl::SimpleAtoi(page->after, &below) || below < 2)) {
     completion->Finish(absl::InvalidArgumentError(
         "page_token is not one that this list gave; begin again without a token"));
     return reactor;

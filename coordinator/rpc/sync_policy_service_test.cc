@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/rpc/page.h"
 #include "coordinator/rpc/rpc_fixture.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -152,6 +153,15 @@ TEST_F(SyncPolicyServiceRpc, ListsRevisionsNewestFirstInPages) {
   EXPECT_THAT(revisions, ElementsAre(5, 4, 3, 2, 1));
 }
 
+TEST_F(SyncPolicyServiceRpc, ARevisionListRefusesATokenThatItDidNotGive) {
+  v1::ListSyncPolicyRevisionsResponse page;
+  for (const char* after : {"-9223372036854775808", "-1", "0", "1", "x"}) {
+    EXPECT_THAT(List(2, PageToken("revisions", after), &page),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("page_token")))
+        << after;
+  }
+}
+
 TEST_F(SyncPolicyServiceRpc, APreviewNeedsAModel) {
   v1::PreviewSyncPolicyResponse preview;
   EXPECT_THAT(Preview(PreviewOf("mnist"), &preview),
@@ -171,8 +181,7 @@ TEST_F(SyncPolicyServiceRpc, PreviewsTheNewestPolicyOrAnother) {
   EXPECT_EQ(preview.buffers(0).selection(), v1::BufferPreview::SELECTION_SYNCED);
   EXPECT_EQ(preview.buffers(0).operation(), v1::OPERATION_BROADCAST);
   EXPECT_EQ(preview.buffers(0).root_worker(), "w0");
-  EXPECT_EQ(preview.before_forward().transfers(), 1);
-  EXPECT_EQ(preview.before_forward().bytes(), 40);
+  EXPECT_EQ(preview.before_forward().buffers(), 0) << "a worker alone sends nothing";
   EXPECT_EQ(preview.warnings_size(), 0);
 
   v1::PreviewSyncPolicyRequest request = PreviewOf("solo");
@@ -198,6 +207,15 @@ TEST_F(SyncPolicyServiceRpc, PreviewsTheModelOfAWorkerThatWaits) {
   ASSERT_THAT(Preview(PreviewOf("mnist"), &preview), IsOk());
   EXPECT_EQ(preview.total_buffers(), 1);
   EXPECT_EQ(preview.buffers(0).root_worker(), "");
+  EXPECT_EQ(preview.before_forward().transfers(), 1);
+  EXPECT_EQ(preview.before_forward().bytes(), 40);
+  // What a preview warns of an update refuses.
+  v1::PreviewSyncPolicyRequest unmatched = PreviewOf("mnist");
+  unmatched.mutable_policy()->add_ignore_list("bn2.*");
+  ASSERT_THAT(Preview(unmatched, &preview), IsOk());
+  EXPECT_THAT(preview.warnings(), ElementsAre(HasSubstr("'bn2.*' matches no buffer")));
+  EXPECT_THAT(Update(Ignoring("bn2.*")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'bn2.*' matches no")));
 }
 
 TEST_F(SyncPolicyServiceRpc, APreviewOfManyBuffersComesInPages) {
@@ -218,7 +236,8 @@ TEST_F(SyncPolicyServiceRpc, APreviewOfManyBuffersComesInPages) {
   do {
     v1::PreviewSyncPolicyResponse page;
     ASSERT_THAT(Preview(request, &page), IsOk());
-    EXPECT_EQ(page.total_buffers(), 2501);
+    EXPECT_EQ(page.total_buffers(), names.empty() ? 2501 : 0) << "on the first page only";
+    EXPECT_EQ(page.has_at_start(), names.empty());
     sizes.push_back(page.buffers_size());
     for (const auto& buffer : page.buffers()) names.push_back(buffer.name());
     request.set_page_token(page.next_page_token());

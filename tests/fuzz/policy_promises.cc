@@ -267,7 +267,7 @@ BufferPreview NaiveRow(const SyncPolicy& policy, const TensorSpec& buffer,
   if (match.why != BufferMatch::Why::kTreated) return row;
   if (match.treatment < static_cast<int>(policy.rules.size())) {
     row.pattern = policy.rules[match.treatment].pattern;
-    row.rule = match.treatment + 1;
+    row.rule = match.treatment;
   }
   const Treatment treatment = NaiveTreatment(policy, match.treatment);
   if (treatment.operation == Operation::kNone) row.selection = Selection::kRankLocal;
@@ -275,6 +275,9 @@ BufferPreview NaiveRow(const SyncPolicy& policy, const TensorSpec& buffer,
   row.operation = treatment.operation;
   row.root = treatment.root;
   row.schedule = treatment.schedule;
+  if (!policy.broadcast_buffers) {
+    row.schedule = {.at_start = treatment.schedule.at_start, .every_forwards = 0};
+  }
   row.bytes = buffer.bytes();
   if (!members.empty()) row.root_worker = members[ResolveRoot(row.root, members).rank];
   return row;
@@ -294,6 +297,11 @@ SyncCost NaiveCost(const std::vector<BufferPreview>& rows, IsDueFunction is_due,
   };
   const auto same_transfer = [&](const BufferPreview& a, const BufferPreview& b) {
     if (is_broadcast(a) != is_broadcast(b)) return false;
+    if (!is_broadcast(a) && a.operation == Operation::kMeanBySamples) {
+      Schedule other = b.schedule;
+      other.at_start = a.schedule.at_start;
+      return a.operation == b.operation && a.schedule == other;
+    }
     if (!is_broadcast(a)) return a.operation == b.operation;
     // Without members nobody stands in for a root.
     return a.root_worker == b.root_worker && (!a.root_worker.empty() || root_of(a) == root_of(b));
@@ -335,6 +343,7 @@ absl::Status CheckPreview(const SyncPolicy& policy, const PolicyInput& input, Pa
   const auto evaluation = [&](const Schedule& s) { return never_if_off(s.before_evaluation); };
   const auto checkpoint = [&](const Schedule& s) { return never_if_off(s.before_checkpoint); };
   const auto always = [](const Schedule&) { return true; };
+  if (input.members.size() == 1) rows.clear();  // alone nothing is sent
   const bool costs_add_up =
       preview->at_start == NaiveCost(rows, at_start, /*by_broadcast=*/true) &&
       preview->before_forward == NaiveCost(rows, forward) &&
@@ -371,6 +380,10 @@ absl::StatusOr<Reached> CheckPolicyPromises(absl::string_view bytes) {
   LOCKSTEP_RETURN_IF_ERROR(CheckGlobs(*policy, names, patterns));
   for (const std::string& name : names) {
     LOCKSTEP_RETURN_IF_ERROR(CheckFind(*policy, *rules, name, patterns));
+  }
+  if (!CheckMatchWork(*rules, BufferNames(input.manifest)).ok()) {
+    // Refused with every model, which the tests of model_check.h look at.
+    return Reached::kCompiled;
   }
   LOCKSTEP_RETURN_IF_ERROR(CheckAgainstModel(*policy, *rules, input.manifest, patterns));
   LOCKSTEP_RETURN_IF_ERROR(CheckRoots(*rules, input.members));
