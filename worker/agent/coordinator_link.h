@@ -49,10 +49,12 @@ class CoordinatorLink {
                               const SyncCounters& sync) = 0;
 
   // Asks the coordinator to make `policy` the job's newest, in this worker's name;
-  // the entry comes back in EntriesAfter(). Not collective; waits for the answer.
+  // the entry comes back in EntriesAfter(). Not collective; waits for the answer. If
+  // it is the newest already no revision is made; of those in between, which it
+  // undoes, nothing is known here.
   // Errors: those of UpdateSyncPolicy (proto/lockstep/v1/policy.proto);
-  //   Unavailable, DeadlineExceeded: nothing is known about the outcome, and the
-  //   same call may be repeated.
+  //   Unavailable, DeadlineExceeded: nothing is known about the outcome. The
+  //   same call may be repeated, with the same reservation.
   virtual absl::StatusOr<Revision> RevisePolicy(const SyncPolicy& policy,
                                                 const std::string& reason,
                                                 absl::Duration timeout) = 0;

@@ -15,7 +15,8 @@ namespace lockstep {
 namespace {
 
 constexpr char kOutcomeUnknown[] =
-    "; whether the revision was made is not known: ask again, the same policy makes no second one";
+    "; whether the revision was made is not known: ask again, the same policy makes no second one "
+    "unless another was made in between";
 
 }  // namespace
 

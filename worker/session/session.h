@@ -116,7 +116,8 @@ class Session final {
   // Not collective: asks the coordinator to make `policy` the job's newest, and
   // waits for its answer: the revision, in force on all ranks after one and the
   // same step that revision() will show. Several ranks may ask for the same policy:
-  // one revision is made. Alone it is in force after the next step.
+  // one revision is made, unless somebody else's comes between their calls; then
+  // the later call makes another, which undoes that one. Alone it is in force after the next step.
   // Errors: as UpdateSyncPolicy in proto/lockstep/v1/policy.proto.
   absl::StatusOr<Revision> RevisePolicy(const SyncPolicy& policy, const std::string& reason);
 
