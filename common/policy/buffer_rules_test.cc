@@ -89,6 +89,18 @@ TEST(BufferRules, TheFirstRuleThatMatchesDecides) {
   ASSERT_EQ(rules.treatments().size(), 4u);
 }
 
+// Names are looked up, and the others tried: the order is that of the list.
+TEST(BufferRules, ANameAndAPatternThatBothMatchKeepTheirOrder) {
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(
+      const BufferRules rules,
+      BufferRules::Compile({.rules = {{.pattern = "a"}, {.pattern = "*"}, {.pattern = "b"},
+                                      {.pattern = "a"}, {.pattern = "x.y"}, {.pattern = "**.y"}}}));
+  EXPECT_EQ(rules.Find("a").treatment, 0);
+  EXPECT_EQ(rules.Find("b").treatment, 1);
+  EXPECT_EQ(rules.Find("x.y").treatment, 4);
+  EXPECT_EQ(rules.Find("z.y").treatment, 5);
+}
+
 TEST(BufferRules, WhatARuleDoesNotSetIsThePolicys) {
   const Schedule rare = {.every_forwards = 0, .every_steps = 50};
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(
