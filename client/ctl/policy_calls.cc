@@ -23,15 +23,12 @@ ExitCode AwaitRevision(Context& context, const std::string& job,
   return ExitCode::kOk;
 }
 
-// As the master switch leaves it.
 absl::StatusOr<v1::PreviewSyncPolicyResponse> Preview(Context& context, const std::string& job,
                                                       const v1::SyncPolicy& policy) {
   v1::PreviewSyncPolicyRequest request;
   request.set_job(job);
   *request.mutable_policy() = policy;
-  LOCKSTEP_ASSIGN_OR_RETURN(v1::PreviewSyncPolicyResponse preview,
-                            context.client->PreviewSyncPolicy(request, context.call()));
-  return WithSwitch(std::move(preview), policy);
+  return context.client->PreviewSyncPolicy(request, context.call());
 }
 
 }  // namespace

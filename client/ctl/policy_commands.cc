@@ -193,7 +193,7 @@ ExitCode ShowPreview(Context& context, const PreviewFlags& flags) {
   if (!preview.ok()) return Fail(preview.status());
   SayNote(*edit, *policy);
   if (flags.synced_only) KeepSynced(*preview);
-  Print(context.json ? RenderJson(*preview) : RenderPreview(WithSwitch(*preview, *policy)));
+  Print(context.json ? RenderJson(*preview) : RenderPreview(*preview));
   return ExitCode::kOk;
 }
 

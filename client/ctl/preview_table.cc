@@ -87,18 +87,6 @@ std::string RenderCosts(const v1::PreviewSyncPolicyResponse& preview) {
 
 }  // namespace
 
-v1::PreviewSyncPolicyResponse WithSwitch(v1::PreviewSyncPolicyResponse preview,
-                                         const v1::SyncPolicy& policy) {
-  if (!policy.has_broadcast_buffers() || policy.broadcast_buffers()) return preview;
-  for (v1::BufferPreview& buffer : *preview.mutable_buffers()) {
-    if (!IsSynced(buffer)) continue;
-    v1::Schedule left;
-    left.set_at_start(!buffer.schedule().has_at_start() || buffer.schedule().at_start());
-    *buffer.mutable_schedule() = left;
-  }
-  return preview;
-}
-
 std::string DescribeTreatment(const v1::BufferPreview& buffer) {
   if (!IsSynced(buffer)) return WhatHappens(buffer);
   return absl::StrCat(WhatHappens(buffer), ", root ", DescribeRoot(buffer), "; ",

@@ -8,11 +8,6 @@
 
 namespace lockstep {
 
-// The preview of `policy` with what its master switch leaves of the schedules: off,
-// nothing but the start.
-v1::PreviewSyncPolicyResponse WithSwitch(v1::PreviewSyncPolicyResponse preview,
-                                         const v1::SyncPolicy& policy);
-
 // "mean, root worker w1; at start and every 100 steps", "ignored": what is done, not
 // what decided it.
 std::string DescribeTreatment(const v1::BufferPreview& buffer);

@@ -9,7 +9,6 @@
 namespace lockstep {
 namespace {
 
-using testing::EndsWith;
 using testing::HasSubstr;
 
 v1::BufferPreview Buffer(const std::string& name, v1::BufferPreview::Selection selection) {
@@ -94,19 +93,6 @@ TEST(RenderPreview, NamesTheMemberThatStandsInForARoot) {
   *preview.add_buffers() = Synced("x", v1::OPERATION_BROADCAST);
   preview.mutable_buffers(0)->mutable_root()->set_worker("w9");
   EXPECT_THAT(RenderPreview(preview), HasSubstr("worker w9 (w0)"));
-}
-
-TEST(WithSwitch, LeavesTheStartAloneWhenItIsOff) {
-  v1::PreviewSyncPolicyResponse preview;
-  *preview.add_buffers() = Synced("x", v1::OPERATION_MEAN);
-  *preview.add_buffers() = Synced("y", v1::OPERATION_MEAN);
-  preview.mutable_buffers(1)->mutable_schedule()->set_at_start(false);
-  v1::SyncPolicy policy;
-  EXPECT_THAT(DescribeTreatment(WithSwitch(preview, policy).buffers(0)), EndsWith("100 steps"));
-  policy.set_broadcast_buffers(false);
-  EXPECT_THAT(DescribeTreatment(WithSwitch(preview, policy).buffers(0)), EndsWith("; at start"));
-  EXPECT_THAT(DescribeTreatment(WithSwitch(preview, policy).buffers(1)),
-              EndsWith("; on command only"));
 }
 
 TEST(DescribeTreatment, IsWhatIsDoneAndNotWhatDecidedIt) {
