@@ -48,6 +48,7 @@ BENCHMARK(AdamStreams)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(Step, adamw, AdamW{}, 7)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(Step, adam, Adam{}, 7)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(Step, sgd_momentum, Sgd{.momentum = 0.9}, 5)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(Step, adagrad, Adagrad{}, 5)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace lockstep

@@ -54,6 +54,18 @@ std::vector<OptimizerCase> Optimizers() {
          return std::make_shared<torch::optim::AdamW>(
              p, torch::optim::AdamWOptions(1e-2).weight_decay(0.1));
        }},
+      {"Adagrad", lockstep::Adagrad{.lr = 5e-2},
+       [](auto p) {
+         return std::make_shared<torch::optim::Adagrad>(p, torch::optim::AdagradOptions(5e-2));
+       }},
+      {"AdagradWithAllSettings",
+       lockstep::Adagrad{.lr = 5e-2, .lr_decay = 0.1, .weight_decay = 1e-3,
+                         .initial_accumulator_value = 0.1, .eps = 1e-8},
+       [](auto p) {
+         return std::make_shared<torch::optim::Adagrad>(
+             p, torch::optim::AdagradOptions(5e-2).lr_decay(0.1).weight_decay(1e-3)
+                    .initial_accumulator_value(0.1).eps(1e-8));
+       }},
   };
 }
 

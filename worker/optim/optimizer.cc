@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/status_macros.h"
+#include "worker/optim/adagrad.h"
 #include "worker/optim/adam.h"
 #include "worker/optim/adamw.h"
 #include "worker/optim/sgd.h"
@@ -55,6 +56,15 @@ absl::Status Check(const Sgd& config) {
   return absl::OkStatus();
 }
 
+absl::Status Check(const Adagrad& config) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckNotNegative("lr", config.lr));
+  LOCKSTEP_RETURN_IF_ERROR(CheckNotNegative("lr_decay", config.lr_decay));
+  LOCKSTEP_RETURN_IF_ERROR(CheckNotNegative("weight_decay", config.weight_decay));
+  LOCKSTEP_RETURN_IF_ERROR(
+      CheckNotNegative("initial_accumulator_value", config.initial_accumulator_value));
+  return CheckNotNegative("eps", config.eps);
+}
+
 template <typename AdamLike>
 absl::Status Check(const AdamLike& config) {
   LOCKSTEP_RETURN_IF_ERROR(CheckNotNegative("lr", config.lr));
@@ -79,6 +89,13 @@ std::string AdamText(absl::string_view name, const AdamLike& config) {
 }
 std::string Text(const Adam& config) { return AdamText("Adam", config); }
 std::string Text(const AdamW& config) { return AdamText("AdamW", config); }
+
+std::string Text(const Adagrad& config) {
+  return absl::StrCat("Adagrad(lr=", Digits(config.lr), ", lr_decay=", Digits(config.lr_decay),
+                      ", weight_decay=", Digits(config.weight_decay),
+                      ", initial_accumulator_value=", Digits(config.initial_accumulator_value),
+                      ", eps=", Digits(config.eps), ")");
+}
 
 // What a kernel keeps between steps: up to two numbers per element.
 class SgdState {
@@ -125,6 +142,24 @@ class MomentsState {
   std::vector<float> exp_avg_sq_;
 };
 
+class AdagradState {
+ public:
+  AdagradState(const Adagrad& config, std::int64_t elements)
+      : config_(config),
+        sum_(elements, static_cast<float>(config.initial_accumulator_value)) {}
+
+  void Step(std::span<const float> grad, float grad_scale, std::span<float> param) {
+    ++step_;
+    AdagradStep(config_, step_, grad, grad_scale, sum_, param);
+  }
+  std::size_t floats() const { return sum_.size(); }
+
+ private:
+  const Adagrad config_;
+  std::int64_t step_ = 0;
+  std::vector<float> sum_;
+};
+
 template <typename State>
 class ShardOptimizerOf final : public ShardOptimizer {
  public:
@@ -156,6 +191,9 @@ class ShardOptimizerOf final : public ShardOptimizer {
 
 std::unique_ptr<ShardOptimizer> Make(const Sgd& config, std::int64_t elements) {
   return std::make_unique<ShardOptimizerOf<SgdState>>(config, elements);
+}
+std::unique_ptr<ShardOptimizer> Make(const Adagrad& config, std::int64_t elements) {
+  return std::make_unique<ShardOptimizerOf<AdagradState>>(config, elements);
 }
 template <typename AdamLike>
 std::unique_ptr<ShardOptimizer> Make(const AdamLike& config, std::int64_t elements) {

@@ -38,7 +38,14 @@ struct AdamW {  // Loshchilov & Hutter 2019; decoupled weight decay
   double eps = 1e-8;
   double weight_decay = 1e-2;
 };
-using OptimizerConfig = std::variant<Sgd, Adam, AdamW>;
+struct Adagrad {  // Duchi et al. 2011; weight decay is added to the gradient
+  double lr = 1e-2;
+  double lr_decay = 0;  // step t, from 1, goes lr / (1 + (t - 1) * lr_decay)
+  double weight_decay = 0;
+  double initial_accumulator_value = 0;
+  double eps = 1e-10;
+};
+using OptimizerConfig = std::variant<Sgd, Adam, AdamW, Adagrad>;
 
 // Errors: InvalidArgument names the setting, its value and what is allowed.
 absl::Status Validate(const OptimizerConfig& config);

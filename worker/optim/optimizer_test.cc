@@ -42,6 +42,9 @@ std::vector<OptimizerConfig> SomeConfigs() {
       Adam{.lr = 0.01, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1},
       AdamW{},
       AdamW{.lr = 0.01, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0},
+      Adagrad{},
+      Adagrad{.lr = 0.1, .lr_decay = 0.1, .weight_decay = 0.01,
+              .initial_accumulator_value = 0.5, .eps = 1e-6},
   };
 }
 
@@ -52,7 +55,11 @@ class NaiveTwin {
  public:
   NaiveTwin(const OptimizerConfig& config, const std::vector<float>& start)
       : config_(config), param_(start.begin(), start.end()), first_(start.size()),
-        second_(start.size()) {}
+        second_(start.size()) {
+    if (const auto* c = std::get_if<Adagrad>(&config)) {
+      first_.assign(start.size(), Real(c->initial_accumulator_value));
+    }
+  }
 
   void Step(const std::vector<float>& grad, float grad_scale) {
     ++step_;
@@ -80,6 +87,11 @@ class NaiveTwin {
   void Update(const AdamW& c, Real d, Real& p, Real& m, Real& v) {
     p = p * Real(1 - c.lr * c.weight_decay);
     Moments(c, d, p, m, v);
+  }
+  void Update(const Adagrad& c, Real d, Real& p, Real& sum, Real&) {
+    if (c.weight_decay != 0) d = d + Real(c.weight_decay) * p;
+    sum = sum + d * d;
+    p = p - Real(c.lr / (1 + (step_ - 1) * c.lr_decay)) * d / (std::sqrt(sum) + Real(c.eps));
   }
   template <typename Config>
   void Moments(const Config& c, Real d, Real& p, Real& m, Real& v) {
@@ -186,6 +198,7 @@ TEST(ShardOptimizer, HoldsStateForItsShardOnly) {
   EXPECT_EQ(state_bytes(Sgd{.momentum = 0.9}), 400);
   EXPECT_EQ(state_bytes(Adam{}), 800);
   EXPECT_EQ(state_bytes(AdamW{}), 800);
+  EXPECT_EQ(state_bytes(Adagrad{}), 400);
 }
 
 TEST(ShardOptimizer, RefusesOtherSizesAndWritesNothing) {
@@ -219,6 +232,11 @@ TEST(ValidateOptimizer, RefusesBadSettingsByName) {
       {Adam{.eps = -1e-8}, "eps is -1e-08"},
       {AdamW{.beta1 = std::nan("")}, "beta1 is nan"},
       {AdamW{.weight_decay = -0.01}, "weight_decay is -0.01"},
+      {Adagrad{.lr = -1}, "lr is -1"},
+      {Adagrad{.lr_decay = -0.5}, "lr_decay is -0.5"},
+      {Adagrad{.weight_decay = kInfinity}, "weight_decay is inf"},
+      {Adagrad{.initial_accumulator_value = -1}, "initial_accumulator_value is -1"},
+      {Adagrad{.eps = std::nan("")}, "eps is nan"},
   };
   for (const auto& [config, message] : cases) {
     EXPECT_THAT(Validate(config),
@@ -235,6 +253,9 @@ TEST(DescribeOptimizer, TellsEverySettingWithAllItsDigits) {
             "AdamW(lr=0.001, beta1=0.9, beta2=0.999, eps=1e-08, weight_decay=0.01)");
   EXPECT_EQ(Describe(Adam{}),
             "Adam(lr=0.001, beta1=0.9, beta2=0.999, eps=1e-08, weight_decay=0)");
+  EXPECT_EQ(Describe(Adagrad{.lr_decay = 0.1}),
+            "Adagrad(lr=0.01, lr_decay=0.1, weight_decay=0, initial_accumulator_value=0, "
+            "eps=1e-10)");
   EXPECT_NE(Describe(Adam{.lr = 0.1}), Describe(Adam{.lr = std::nextafter(0.1, 1)}));
 }
 

@@ -50,8 +50,8 @@ void Declare(CLI::App& app, WorkerFlags& flags, RawFlags& raw) {
       ->capture_default_str();
   app.add_option("--seed", training.seed, "Of the model and the order of the data")
       ->capture_default_str();
-  app.add_option("--optimizer", raw.optimizer, "sgd, adam or adamw")->capture_default_str();
-  app.add_option("--lr", raw.lr, "Learning rate [adam, adamw: 0.002, sgd: 0.05]");
+  app.add_option("--optimizer", raw.optimizer, "sgd, adam, adamw or adagrad")->capture_default_str();
+  app.add_option("--lr", raw.lr, "Learning rate [adam, adamw: 0.002, adagrad: 0.01, sgd: 0.05]");
   app.add_option("--momentum", raw.momentum, "Of sgd [0.9]");
   app.add_option("--weight-decay", raw.weight_decay, "[adamw: 0.01, else 0]");
   app.add_option("--evaluate-at", raw.evaluate_at,
@@ -99,7 +99,10 @@ absl::StatusOr<OptimizerConfig> OptimizerOf(const RawFlags& raw) {
   if (raw.optimizer == "adamw") {
     return AdamW{.lr = raw.lr.value_or(2e-3), .weight_decay = raw.weight_decay.value_or(1e-2)};
   }
-  return Refuse("--optimizer", raw.optimizer, "allowed are sgd, adam, adamw");
+  if (raw.optimizer == "adagrad") {
+    return Adagrad{.lr = raw.lr.value_or(1e-2), .weight_decay = raw.weight_decay.value_or(0)};
+  }
+  return Refuse("--optimizer", raw.optimizer, "allowed are sgd, adam, adamw, adagrad");
 }
 
 absl::Status Assemble(const RawFlags& raw, TrainingOptions& training) {

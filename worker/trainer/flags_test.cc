@@ -53,6 +53,17 @@ TEST(ParseFlags, EveryFlagArrives) {
   EXPECT_EQ(sgd.weight_decay, 0.1);
 }
 
+TEST(ParseFlags, EveryOptimizerCanBeChosen) {
+  const auto optimizer = [](const std::string& name) {
+    const auto parsed = Parse({"--data", "/d", "--optimizer", name, "--weight-decay", "0.5"});
+    return Describe(std::get<WorkerFlags>(parsed).training.optimizer);
+  };
+  EXPECT_EQ(optimizer("sgd"), Describe(Sgd{.lr = 0.05, .momentum = 0.9, .weight_decay = 0.5}));
+  EXPECT_EQ(optimizer("adam"), Describe(Adam{.lr = 2e-3, .weight_decay = 0.5}));
+  EXPECT_EQ(optimizer("adamw"), Describe(AdamW{.lr = 2e-3, .weight_decay = 0.5}));
+  EXPECT_EQ(optimizer("adagrad"), Describe(Adagrad{.lr = 1e-2, .weight_decay = 0.5}));
+}
+
 TEST(ParseFlags, HelpIsNoMistake) { EXPECT_EQ(std::get<int>(Parse({"--help"})), 0); }
 
 TEST(ParseFlags, MistakesAreUsageErrors) {
