@@ -5,7 +5,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/base/check.h"
+#include "common/base/digits.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 
 namespace lockstep {
@@ -21,6 +24,35 @@ absl::Status DifferentSteps(std::span<const ControlWord> words,
   return absl::FailedPreconditionError(absl::StrCat(
       "ranks are at different steps: ", ListNames(views),
       "; all ranks must take the same steps, so start a new epoch from a common one"));
+}
+
+struct NamedSetting {
+  absl::string_view name;
+  double UpdateSettings::*value;
+};
+constexpr NamedSetting kSettings[] = {
+    {"max_grad_norm", &UpdateSettings::max_grad_norm},
+};
+
+absl::Status CheckSettingsEqual(std::span<const ControlWord> words,
+                                const std::vector<std::string>& members) {
+  for (const NamedSetting& setting : kSettings) {
+    const auto value = [&](const ControlWord& word) { return word.settings.*setting.value; };
+    if (std::all_of(words.begin(), words.end(), [&](const ControlWord& word) {
+          return value(word) == value(words[0]);
+        })) {
+      continue;
+    }
+    std::vector<std::string> views;
+    for (std::size_t rank = 0; rank < words.size(); ++rank) {
+      views.push_back(
+          absl::StrCat(Digits(value(words[rank])), " on ", members[rank], " (rank ", rank, ")"));
+    }
+    return absl::FailedPreconditionError(
+        absl::StrCat("ranks disagree on ", setting.name, " at step ", words[0].step, ": ",
+                     ListNames(views), "; give all ranks the same value at each step"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -48,6 +80,8 @@ absl::StatusOr<Agreement> Combine(std::span<const ControlWord> words,
     agreement.finite = agreement.finite && word.finite != 0;
     agreement.squared_norm += word.squared_norm;
   }
+  LOCKSTEP_RETURN_IF_ERROR(CheckSettingsEqual(words, members));
+  agreement.settings = words[0].settings;
   agreement.log_number = LogNumber(log_number);
   return agreement;
 }

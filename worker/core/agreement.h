@@ -15,6 +15,11 @@
 
 namespace lockstep {
 
+// How the update is made; must be equal on all ranks.
+struct UpdateSettings {
+  double max_grad_norm = 0;  // of the averaged gradient; 0: it is not clipped
+};
+
 // Trivially copyable: transports move it as bytes.
 struct ControlWord {
   std::int64_t step = 0;        // the step being taken; must be equal on all ranks
@@ -22,6 +27,7 @@ struct ControlWord {
   std::int64_t samples = 0;     // in this rank's part of the batch; may be 0
   std::int64_t finite = 1;      // 0: this rank's shard of the gradient has an Inf or NaN
   double squared_norm = 0;      // of this rank's shard of the summed gradient
+  UpdateSettings settings;
 };
 
 struct Agreement {
@@ -30,11 +36,12 @@ struct Agreement {
   std::vector<std::int64_t> samples_by_rank;
   bool finite = true;        // the whole gradient is finite
   double squared_norm = 0;   // of the whole gradient, summed in rank order
+  UpdateSettings settings;
 };
 
 // Combines the words of all ranks; `members` names them in messages.
-// Errors: FailedPrecondition: ranks are at different steps, or samples are
-//   negative; the message names the ranks.
+// Errors: FailedPrecondition: ranks are at different steps or have different
+//   settings, or samples are negative; the message names the ranks.
 absl::StatusOr<Agreement> Combine(std::span<const ControlWord> words,
                                   const std::vector<std::string>& members);
 

@@ -48,6 +48,20 @@ TEST(Combine, NamesTheRanksThatAreAtDifferentSteps) {
                              HasSubstr("step 8 on w1 (rank 1)"))));
 }
 
+TEST(Combine, TakesTheSettingsThatAllRanksHave) {
+  const std::vector<ControlWord> words(3, {.settings = {.max_grad_norm = 0.5}});
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Agreement agreement, Combine(words, {"a", "b", "c"}));
+  EXPECT_EQ(agreement.settings.max_grad_norm, 0.5);
+}
+
+TEST(Combine, NamesTheSettingThatRanksDisagreeOn) {
+  std::vector<ControlWord> words(2, {.step = 3, .settings = {.max_grad_norm = 1}});
+  words[1].settings.max_grad_norm = 0.1;
+  EXPECT_THAT(Combine(words, {"w0", "w1"}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("max_grad_norm at step 3: 1 on w0 (rank 0), 0.1 on w1 (rank 1)")));
+}
+
 TEST(Combine, RefusesNegativeSamplesAndSamplesThatOverflow) {
   EXPECT_THAT(Combine(std::vector<ControlWord>{{.samples = 1}, {.samples = -2}}, {"w0", "w1"}),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("w1 (rank 1)")));

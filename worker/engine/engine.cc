@@ -9,12 +9,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/digits.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/policy/model_check.h"
 #include "common/policy/schedule.h"
 #include "worker/engine/joining.h"
 #include "worker/engine/parameter_sync.h"
+#include "worker/optim/gradient_scale.h"
 #include "worker/optim/squared_norm.h"
 
 namespace lockstep {
@@ -58,6 +60,19 @@ absl::Status EngineOptions::Validate() const {
     return absl::InvalidArgumentError(absl::StrCat("the engine's option operation_timeout is ",
                                                    absl::FormatDuration(operation_timeout),
                                                    "; allowed is more than 0"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepOptions::Validate() const {
+  if (samples < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the step has ", samples, " samples; allowed is 0 or more"));
+  }
+  if (!(max_grad_norm >= 0 && std::isfinite(max_grad_norm))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the step's max_grad_norm is ", Digits(max_grad_norm),
+                     "; allowed is a finite number above 0, or 0 for no clipping"));
   }
   return absl::OkStatus();
 }
@@ -143,10 +158,7 @@ absl::Status Engine::BeforeCheckpoint() {
 
 absl::Status Engine::Step(const StepOptions& options) {
   LOCKSTEP_RETURN_IF_ERROR(error_);
-  if (options.samples < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the step has ", options.samples, " samples; allowed is 0 or more"));
-  }
+  LOCKSTEP_RETURN_IF_ERROR(options.Validate());
   const absl::StatusOr<Agreement> agreement = ReduceAndAgree(options);
   if (!agreement.ok()) return Latch(agreement.status());
   const absl::Status refusal = RefusalOf(*agreement);
@@ -165,19 +177,22 @@ absl::StatusOr<Agreement> Engine::ReduceAndAgree(const StepOptions& options) {
   ControlWord word = membership_->protocol.Propose(options.samples);
   word.squared_norm = SquaredNorm(Part(membership_->gradients, membership_->shard()));
   word.finite = std::isfinite(word.squared_norm) ? 1 : 0;
+  word.settings = {.max_grad_norm = options.max_grad_norm};
   return membership_->transport->Agree(word);
 }
 
 absl::Status Engine::Complete(const Agreement& agreement) {
   const std::vector<Shard>& shards = membership_->proposal.plan.shards;
-  const auto scale = static_cast<float>(1.0 / static_cast<double>(agreement.samples));
-  LOCKSTEP_RETURN_IF_ERROR(
-      membership_->optimizer->Step(Part(membership_->gradients, membership_->shard()), scale,
-                                   Part(membership_->parameters, membership_->shard())));
+  const GradientScale scale =
+      ScaleOf(agreement.squared_norm, agreement.samples, agreement.settings.max_grad_norm);
+  LOCKSTEP_RETURN_IF_ERROR(membership_->optimizer->Step(
+      Part(membership_->gradients, membership_->shard()), scale.factor,
+      Part(membership_->parameters, membership_->shard())));
   LOCKSTEP_RETURN_IF_ERROR(
       membership_->transport->BroadcastFromOwners(membership_->parameters, shards));
   ZeroGradients();
 
+  stats_.last_grad_norm = scale.norm;
   const Revision before = revision();
   const StepOutcome outcome = membership_->protocol.Commit(agreement);
   if (revision() != before) WarnAboutPolicy(/*at_start=*/false);

@@ -57,12 +57,20 @@ enum class LossReduction {
 struct StepOptions {
   std::int64_t samples = 1;  // in this rank's part of the batch; 0: no data left
   LossReduction loss = LossReduction::kMean;
+  // The averaged gradient is scaled down to this norm over all parameters if it is
+  // above, as torch's clip_grad_norm_ does; 0: never. Equal on all ranks.
+  double max_grad_norm = 0;
+
+  // Errors: InvalidArgument names the option, its value and what is allowed.
+  absl::Status Validate() const;
 };
 
 // Since joining.
 struct EngineStats {
   SyncCounters sync;
   std::int64_t optimizer_bytes = 0;
+  // Of the last committed step: the averaged gradient's, before it was clipped.
+  double last_grad_norm = 0;
 };
 
 struct Membership;
@@ -98,7 +106,8 @@ class Engine final {
   // After the backward passes of one step.
   // Errors: InvalidArgument: the gradient is not finite, or no rank has samples:
   //   refused on all ranks, nothing is changed but the gradients, which are zero
-  //   again, and training can go on. Or negative samples, on this rank alone.
+  //   again, and training can go on. Or an option is wrong, on this rank alone.
+  //   FailedPrecondition: an option that must be equal on all ranks is not, named.
   absl::Status Step(const StepOptions& options);
   // Collective, now, whatever the schedule says: each buffer by its rule's
   // operation and root.

@@ -250,11 +250,66 @@ TEST(Step, RefusesAStepInWhichNoRankHasSamples) {
   EXPECT_EQ(Parameters(world->model(0)), before);  // zero gradients, plain SGD
 }
 
-TEST(Step, RefusesNegativeSamplesBeforeAnythingMoves) {
+TEST(Step, RefusesWrongOptionsBeforeAnythingMoves) {
   JoinedWorld world(2);
-  EXPECT_THAT(world->engine(0).Step({.samples = -1}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("-1 samples")));
+  const std::pair<StepOptions, std::string> cases[] = {
+      {{.samples = -1}, "-1 samples"},
+      {{.max_grad_norm = -1}, "max_grad_norm is -1"},
+      {{.max_grad_norm = std::nan("")}, "max_grad_norm is nan"},
+      {{.max_grad_norm = std::numeric_limits<double>::infinity()}, "max_grad_norm is inf"},
+  };
+  for (const auto& [options, message] : cases) {
+    EXPECT_THAT(world->engine(0).Step(options),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
+  }
   world->Run([&](int rank) { LOCKSTEP_EXPECT_OK(world->engine(rank).Step({})); });
+}
+
+TEST(Step, ClipsTheAveragedGradientByItsNormOverAllShards) {
+  JoinedWorld world(3);
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    EXPECT_EQ(engine.stats().last_grad_norm, 0);
+    // The average over 4 samples is 3 in one element and 4 in another, of two shards.
+    const auto step = [&](double max_grad_norm) {
+      if (rank == 1) {
+        world->model(rank).gradient("fc.weight")[0] = 12;
+        world->model(rank).gradient("fc.bias")[4] = 16;
+      }
+      LOCKSTEP_EXPECT_OK(engine.Step({.samples = rank == 1 ? 2 : 1,
+                                      .loss = LossReduction::kSum,
+                                      .max_grad_norm = max_grad_norm}));
+      EXPECT_EQ(engine.stats().last_grad_norm, 5);
+      return world->model(rank).parameter("fc.bias")[4];
+    };
+    EXPECT_EQ(step(0), 0.25f - 0.5f * 4);
+    EXPECT_EQ(step(6), 0.25f - 0.5f * 8);
+    EXPECT_NEAR(step(2.5), 0.25f - 0.5f * 10, 1e-6);
+  });
+}
+
+TEST(Step, ARefusalLeavesTheLastNormAlone) {
+  JoinedWorld world(2);
+  world->Run([&](int rank) {
+    world->model(rank).gradient("fc.bias")[0] = 3;
+    LOCKSTEP_EXPECT_OK(world->engine(rank).Step({}));
+    world->model(rank).gradient("fc.bias")[0] = std::nanf("");
+    EXPECT_THAT(world->engine(rank).Step({}), StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_EQ(world->engine(rank).stats().last_grad_norm, 3);
+  });
+}
+
+TEST(Step, ADifferentMaximalNormIsNamedOnEveryRankAndChangesNothing) {
+  JoinedWorld world(3);
+  const std::vector<float> before = Parameters(world->model(0));
+  world->Run([&](int rank) {
+    world->model(rank).gradient("fc.bias")[0] = 1;
+    EXPECT_THAT(world->engine(rank).Step({.max_grad_norm = rank == 2 ? 0.5 : 1}),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr("max_grad_norm at step 1"), HasSubstr("1 on w0 (rank 0)"),
+                               HasSubstr("0.5 on w2 (rank 2)"))));
+    EXPECT_EQ(Parameters(world->model(rank)), before);
+  });
 }
 
 TEST(Step, AppliesAnEntryOnAllRanksAfterTheStepInWhichTheLastKnewIt) {

@@ -1,7 +1,5 @@
 #include "worker/optim/optimizer.h"
 
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <type_traits>
@@ -9,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/base/digits.h"
 #include "common/base/status_macros.h"
 #include "worker/optim/adagrad.h"
 #include "worker/optim/adam.h"
@@ -17,13 +16,6 @@
 
 namespace lockstep {
 namespace {
-
-// The shortest text that reads back as the same number.
-std::string Digits(double value) {
-  std::array<char, 32> text;
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
-  return std::string(text.data(), end.ptr);
-}
 
 absl::Status Refuse(absl::string_view name, double value, absl::string_view allowed) {
   return absl::InvalidArgumentError(

@@ -102,7 +102,9 @@ class Session final {
   absl::Status BeforeEvaluation();
   absl::Status BeforeCheckpoint();
   // After the backward passes of one step. Also InvalidArgument: the gradient is
-  //   not finite, or no rank has samples: nothing was changed, on no rank.
+  //   not finite, or no rank has samples: nothing was changed, on no rank. Or an
+  //   option is wrong, on this rank alone. FailedPrecondition: an option that must
+  //   be equal on all ranks is not, named. stats() tells the gradient's norm.
   absl::Status Step(const StepOptions& options);
   // Now, whatever the policy's schedule says. SyncBuffers(): each buffer by its
   // rule's operation and root. Broadcast...(): from that root (pytorch#30718), the
