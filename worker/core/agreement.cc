@@ -31,6 +31,7 @@ struct NamedSetting {
   double UpdateSettings::*value;
 };
 constexpr NamedSetting kSettings[] = {
+    {"the learning rate", &UpdateSettings::learning_rate},
     {"max_grad_norm", &UpdateSettings::max_grad_norm},
 };
 

@@ -17,6 +17,7 @@ namespace lockstep {
 
 // How the update is made; must be equal on all ranks.
 struct UpdateSettings {
+  double learning_rate = 0;
   double max_grad_norm = 0;  // of the averaged gradient; 0: it is not clipped
 };
 

@@ -1,7 +1,9 @@
 #include "worker/core/agreement.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/prng.h"
@@ -49,17 +51,26 @@ TEST(Combine, NamesTheRanksThatAreAtDifferentSteps) {
 }
 
 TEST(Combine, TakesTheSettingsThatAllRanksHave) {
-  const std::vector<ControlWord> words(3, {.settings = {.max_grad_norm = 0.5}});
+  const std::vector<ControlWord> words(3, {.settings = {.learning_rate = 0.1, .max_grad_norm = 0.5}});
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Agreement agreement, Combine(words, {"a", "b", "c"}));
+  EXPECT_EQ(agreement.settings.learning_rate, 0.1);
   EXPECT_EQ(agreement.settings.max_grad_norm, 0.5);
 }
 
 TEST(Combine, NamesTheSettingThatRanksDisagreeOn) {
-  std::vector<ControlWord> words(2, {.step = 3, .settings = {.max_grad_norm = 1}});
-  words[1].settings.max_grad_norm = 0.1;
-  EXPECT_THAT(Combine(words, {"w0", "w1"}),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("max_grad_norm at step 3: 1 on w0 (rank 0), 0.1 on w1 (rank 1)")));
+  const std::pair<double UpdateSettings::*, std::string> cases[] = {
+      {&UpdateSettings::learning_rate, "the learning rate"},
+      {&UpdateSettings::max_grad_norm, "max_grad_norm"},
+  };
+  for (const auto& [setting, name] : cases) {
+    std::vector<ControlWord> words(2, {.step = 3});
+    words[0].settings.*setting = 0.1;
+    words[1].settings.*setting = std::nextafter(0.1, 1);
+    EXPECT_THAT(Combine(words, {"w0", "w1"}),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr(name + " at step 3: 0.1 on w0 (rank 0), "
+                                          "0.10000000000000002 on w1 (rank 1)")));
+  }
 }
 
 TEST(Combine, RefusesNegativeSamplesAndSamplesThatOverflow) {

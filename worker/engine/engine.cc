@@ -177,7 +177,7 @@ absl::StatusOr<Agreement> Engine::ReduceAndAgree(const StepOptions& options) {
   ControlWord word = membership_->protocol.Propose(options.samples);
   word.squared_norm = SquaredNorm(Part(membership_->gradients, membership_->shard()));
   word.finite = std::isfinite(word.squared_norm) ? 1 : 0;
-  word.settings = {.max_grad_norm = options.max_grad_norm};
+  word.settings = {.learning_rate = learning_rate(), .max_grad_norm = options.max_grad_norm};
   return membership_->transport->Agree(word);
 }
 
@@ -236,6 +236,11 @@ absl::Status Engine::RefusalOf(const Agreement& agreement) const {
 }
 
 void Engine::ZeroGradients() { std::ranges::fill(membership_->gradients.values, 0.0f); }
+
+absl::Status Engine::SetLearningRate(double lr) {
+  LOCKSTEP_RETURN_IF_ERROR(error_);
+  return membership_->optimizer->SetLearningRate(lr);
+}
 
 absl::Status Engine::SyncBuffers() {
   LOCKSTEP_RETURN_IF_ERROR(error_);
@@ -367,6 +372,7 @@ int Engine::rank() const { return membership_->rank; }
 int Engine::world_size() const { return static_cast<int>(membership_->proposal.members.size()); }
 Epoch Engine::epoch() const { return membership_->proposal.epoch; }
 std::int64_t Engine::step() const { return membership_->protocol.step(); }
+double Engine::learning_rate() const { return membership_->optimizer->learning_rate(); }
 Revision Engine::revision() const { return membership_->protocol.revision(); }
 const SyncPolicy& Engine::policy() const { return membership_->protocol.policy(); }
 

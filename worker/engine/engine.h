@@ -107,8 +107,13 @@ class Engine final {
   // Errors: InvalidArgument: the gradient is not finite, or no rank has samples:
   //   refused on all ranks, nothing is changed but the gradients, which are zero
   //   again, and training can go on. Or an option is wrong, on this rank alone.
-  //   FailedPrecondition: an option that must be equal on all ranks is not, named.
+  //   FailedPrecondition: an option or the learning rate, which must be equal on all
+  //   ranks, is not; named.
   absl::Status Step(const StepOptions& options);
+  // Not collective, but all ranks do it alike: the rate of the steps from the next
+  // one on, which they agree on; see Step().
+  // Errors: InvalidArgument: negative or not finite; the rate stays as it was.
+  absl::Status SetLearningRate(double lr);
   // Collective, now, whatever the schedule says: each buffer by its rule's
   // operation and root.
   absl::Status SyncBuffers();
@@ -141,6 +146,7 @@ class Engine final {
   int world_size() const;
   Epoch epoch() const;
   std::int64_t step() const;  // committed
+  double learning_rate() const;  // of the next step
   Revision revision() const;
   const SyncPolicy& policy() const;
   const std::vector<AppliedEntry>& applied() const { return applied_; }

@@ -312,6 +312,44 @@ TEST(Step, ADifferentMaximalNormIsNamedOnEveryRankAndChangesNothing) {
   });
 }
 
+TEST(Step, TakesTheLearningRateThatWasSetLast) {
+  JoinedWorld world(2);
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    EXPECT_EQ(engine.learning_rate(), 0.5);
+    const auto step = [&] {
+      world->model(rank).gradient("fc.bias")[0] = 1;
+      LOCKSTEP_EXPECT_OK(engine.Step({}));
+      return world->model(rank).parameter("fc.bias")[0];
+    };
+    EXPECT_EQ(step(), 0.25f - 0.5f);
+    LOCKSTEP_EXPECT_OK(engine.SetLearningRate(2));
+    EXPECT_EQ(engine.learning_rate(), 2);
+    EXPECT_EQ(step(), 0.25f - 2.5f);
+    EXPECT_THAT(engine.SetLearningRate(-1), StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_EQ(step(), 0.25f - 4.5f);
+  });
+}
+
+TEST(Step, ADifferentLearningRateIsNamedOnEveryRankAndChangesNothing) {
+  JoinedWorld world(2);
+  const std::vector<float> before = Parameters(world->model(0));
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    world->model(rank).gradient("fc.bias")[0] = 1;
+    if (rank == 1) {
+      LOCKSTEP_EXPECT_OK(engine.SetLearningRate(0.25));
+    }
+    const absl::Status status = engine.Step({});
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 AllOf(HasSubstr("the learning rate at step 1"),
+                                       HasSubstr("0.5 on w0 (rank 0)"),
+                                       HasSubstr("0.25 on w1 (rank 1)"))));
+    EXPECT_EQ(Parameters(world->model(rank)), before);
+    EXPECT_EQ(engine.SetLearningRate(0.5), status);  // the epoch is over
+  });
+}
+
 TEST(Step, AppliesAnEntryOnAllRanksAfterTheStepInWhichTheLastKnewIt) {
   JoinedWorld world(3);
   SyncPolicy revised;

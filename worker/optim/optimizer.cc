@@ -93,29 +93,27 @@ std::string Text(const Adagrad& config) {
 class SgdState {
  public:
   SgdState(const Sgd& config, std::int64_t elements)
-      : config_(config), momentum_(config.momentum == 0 ? 0 : elements) {}
+      : momentum_(config.momentum == 0 ? 0 : elements) {}
 
-  void Step(std::span<const float> grad, float grad_scale, std::span<float> param) {
-    SgdStep(config_, state_, grad, grad_scale, momentum_, param);
-    state_ = MomentumState::kHeld;
+  void Step(const Sgd& config, std::int64_t step, std::span<const float> grad, float grad_scale,
+            std::span<float> param) {
+    const MomentumState state = step == 1 ? MomentumState::kNew : MomentumState::kHeld;
+    SgdStep(config, state, grad, grad_scale, momentum_, param);
   }
   std::size_t floats() const { return momentum_.size(); }
 
  private:
-  const Sgd config_;
-  MomentumState state_ = MomentumState::kNew;
   std::vector<float> momentum_;
 };
 
 template <typename AdamLike>
 class MomentsState {
  public:
-  MomentsState(const AdamLike& config, std::int64_t elements)
-      : config_(config), exp_avg_(elements), exp_avg_sq_(elements) {}
+  MomentsState(const AdamLike&, std::int64_t elements) : exp_avg_(elements), exp_avg_sq_(elements) {}
 
-  void Step(std::span<const float> grad, float grad_scale, std::span<float> param) {
-    ++step_;
-    Kernel(config_, step_, grad, grad_scale, exp_avg_, exp_avg_sq_, param);
+  void Step(const AdamLike& config, std::int64_t step, std::span<const float> grad,
+            float grad_scale, std::span<float> param) {
+    Kernel(config, step, grad, grad_scale, exp_avg_, exp_avg_sq_, param);
   }
   std::size_t floats() const { return exp_avg_.size() + exp_avg_sq_.size(); }
 
@@ -128,8 +126,6 @@ class MomentsState {
     }
   }();
 
-  const AdamLike config_;
-  std::int64_t step_ = 0;
   std::vector<float> exp_avg_;
   std::vector<float> exp_avg_sq_;
 };
@@ -137,27 +133,23 @@ class MomentsState {
 class AdagradState {
  public:
   AdagradState(const Adagrad& config, std::int64_t elements)
-      : config_(config),
-        sum_(elements, static_cast<float>(config.initial_accumulator_value)) {}
+      : sum_(elements, static_cast<float>(config.initial_accumulator_value)) {}
 
-  void Step(std::span<const float> grad, float grad_scale, std::span<float> param) {
-    ++step_;
-    AdagradStep(config_, step_, grad, grad_scale, sum_, param);
+  void Step(const Adagrad& config, std::int64_t step, std::span<const float> grad,
+            float grad_scale, std::span<float> param) {
+    AdagradStep(config, step, grad, grad_scale, sum_, param);
   }
   std::size_t floats() const { return sum_.size(); }
 
  private:
-  const Adagrad config_;
-  std::int64_t step_ = 0;
   std::vector<float> sum_;
 };
 
-template <typename State>
+template <typename Config, typename State>
 class ShardOptimizerOf final : public ShardOptimizer {
  public:
-  template <typename Config>
   ShardOptimizerOf(const Config& config, std::int64_t elements)
-      : elements_(elements), state_(config, elements) {}
+      : config_(config), elements_(elements), state_(config, elements) {}
 
   absl::Status Step(std::span<const float> grad, float grad_scale,
                     std::span<float> param) override {
@@ -167,29 +159,43 @@ class ShardOptimizerOf final : public ShardOptimizer {
           "the step got ", grad.size(), " gradient and ", param.size(),
           " parameter elements; this shard has ", elements_));
     }
-    state_.Step(grad, grad_scale, param);
+    ++step_;
+    state_.Step(config_, step_, grad, grad_scale, param);
     return absl::OkStatus();
   }
 
+  absl::Status SetLearningRate(double lr) override {
+    LOCKSTEP_RETURN_IF_ERROR(CheckNotNegative("lr", lr));
+    config_.lr = lr;
+    return absl::OkStatus();
+  }
+
+  double learning_rate() const override { return config_.lr; }
   std::int64_t elements() const override { return elements_; }
   std::int64_t state_bytes() const override {
     return static_cast<std::int64_t>(state_.floats() * sizeof(float));
   }
 
  private:
+  Config config_;
   const std::int64_t elements_;
+  std::int64_t step_ = 0;
   State state_;
 };
 
+template <typename State, typename Config>
+std::unique_ptr<ShardOptimizer> MakeOf(const Config& config, std::int64_t elements) {
+  return std::make_unique<ShardOptimizerOf<Config, State>>(config, elements);
+}
 std::unique_ptr<ShardOptimizer> Make(const Sgd& config, std::int64_t elements) {
-  return std::make_unique<ShardOptimizerOf<SgdState>>(config, elements);
+  return MakeOf<SgdState>(config, elements);
 }
 std::unique_ptr<ShardOptimizer> Make(const Adagrad& config, std::int64_t elements) {
-  return std::make_unique<ShardOptimizerOf<AdagradState>>(config, elements);
+  return MakeOf<AdagradState>(config, elements);
 }
 template <typename AdamLike>
 std::unique_ptr<ShardOptimizer> Make(const AdamLike& config, std::int64_t elements) {
-  return std::make_unique<ShardOptimizerOf<MomentsState<AdamLike>>>(config, elements);
+  return MakeOf<MomentsState<AdamLike>>(config, elements);
 }
 
 }  // namespace

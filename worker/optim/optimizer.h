@@ -69,6 +69,10 @@ class ShardOptimizer {
   virtual absl::Status Step(std::span<const float> grad, float grad_scale,
                             std::span<float> param) = 0;
 
+  // Of the steps from now on. Errors: InvalidArgument: as Validate() says of lr.
+  virtual absl::Status SetLearningRate(double lr) = 0;
+  virtual double learning_rate() const = 0;
+
   virtual std::int64_t elements() const = 0;
   virtual std::int64_t state_bytes() const = 0;
 };

@@ -61,6 +61,9 @@ class NaiveTwin {
     }
   }
 
+  void SetLearningRate(double lr) {
+    std::visit([&](auto& c) { c.lr = lr; }, config_);
+  }
   void Step(const std::vector<float>& grad, float grad_scale) {
     ++step_;
     for (std::size_t i = 0; i < param_.size(); ++i) {
@@ -102,7 +105,7 @@ class NaiveTwin {
     p = p - Real(c.lr / (1 - std::pow(c.beta1, step_))) * m / denominator;
   }
 
-  const OptimizerConfig config_;
+  OptimizerConfig config_;
   double step_ = 0;
   std::vector<Real> param_, first_, second_;
 };
@@ -119,6 +122,12 @@ TEST(ShardOptimizer, EqualsTheNaiveFloatTwinBitForBit) {
     NaiveTwin<float> twin(config, param);
     LOCKSTEP_ASSERT_OK_AND_ASSIGN(auto optimizer, ShardOptimizer::Create(config, 203));
     for (int step = 1; step <= kSteps; ++step) {
+      if (step % 3 == 0) {
+        const double lr = optimizer->learning_rate() * 0.3;
+        LOCKSTEP_ASSERT_OK(optimizer->SetLearningRate(lr));
+        EXPECT_EQ(optimizer->learning_rate(), lr);
+        twin.SetLearningRate(lr);
+      }
       const std::vector<float> grad = RandomValues(prng, 203);
       LOCKSTEP_ASSERT_OK(optimizer->Step(grad, 0.25f, param));
       twin.Step(grad, 0.25f);
@@ -208,6 +217,20 @@ TEST(ShardOptimizer, RefusesOtherSizesAndWritesNothing) {
   EXPECT_THAT(optimizer->Step(grad, 1, param),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("this shard has 3")));
   EXPECT_THAT(param, testing::Each(5));
+}
+
+TEST(ShardOptimizer, RefusesALearningRateThatIsNoneAndKeepsItsOwn) {
+  for (const OptimizerConfig& config : SomeConfigs()) {
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(auto optimizer, ShardOptimizer::Create(config, 1));
+    const double before = optimizer->learning_rate();
+    EXPECT_EQ(before, std::visit([](const auto& c) { return c.lr; }, config));
+    for (const double lr : {-0.1, std::nan(""), kInfinity}) {
+      EXPECT_THAT(optimizer->SetLearningRate(lr),
+                  StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("lr is ")));
+      EXPECT_EQ(optimizer->learning_rate(), before);
+    }
+    LOCKSTEP_EXPECT_OK(optimizer->SetLearningRate(0));
+  }
 }
 
 TEST(ShardOptimizer, MayBeEmpty) {

@@ -124,6 +124,8 @@ absl::Status Session::BeforeCheckpoint() { return engine_->BeforeCheckpoint(); }
 
 absl::Status Session::Step(const StepOptions& options) { return engine_->Step(options); }
 
+absl::Status Session::SetLearningRate(double lr) { return engine_->SetLearningRate(lr); }
+
 absl::Status Session::SyncBuffers() { return engine_->SyncBuffers(); }
 
 absl::Status Session::BroadcastBuffers(int root) { return engine_->BroadcastBuffers(root); }

@@ -104,8 +104,13 @@ class Session final {
   // After the backward passes of one step. Also InvalidArgument: the gradient is
   //   not finite, or no rank has samples: nothing was changed, on no rank. Or an
   //   option is wrong, on this rank alone. FailedPrecondition: an option that must
-  //   be equal on all ranks is not, named. stats() tells the gradient's norm.
+  //   be equal on all ranks is not, named, or the learning rate. stats() tells the
+  //   gradient's norm.
   absl::Status Step(const StepOptions& options);
+  // Not collective, but all ranks do it alike: the rate of the steps from the next
+  // one on. A schedule calls it before each Step() with what it makes of step().
+  // Errors: InvalidArgument: negative or not finite; the rate stays as it was.
+  absl::Status SetLearningRate(double lr);
   // Now, whatever the policy's schedule says. SyncBuffers(): each buffer by its
   // rule's operation and root. Broadcast...(): from that root (pytorch#30718), the
   // buffers being those that the policy synchronises.
@@ -137,6 +142,7 @@ class Session final {
   int world_size() const { return engine_->world_size(); }
   Epoch epoch() const { return engine_->epoch(); }
   std::int64_t step() const { return engine_->step(); }  // committed
+  double learning_rate() const { return engine_->learning_rate(); }  // of the next step
   Revision revision() const { return engine_->revision(); }
   const SyncPolicy& policy() const { return engine_->policy(); }
   const std::vector<AppliedEntry>& applied() const { return engine_->applied(); }
