@@ -17,6 +17,7 @@
 #include "worker/engine/joining.h"
 #include "worker/engine/parameter_sync.h"
 #include "worker/optim/gradient_scale.h"
+#include "worker/optim/parameter_groups.h"
 #include "worker/optim/squared_norm.h"
 
 namespace lockstep {
@@ -82,8 +83,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Join(const EngineOptions& option
                                                      TransportFactory* transports,
                                                      CoordinatorLink* link) {
   LOCKSTEP_RETURN_IF_ERROR(options.Validate());
-  LOCKSTEP_RETURN_IF_ERROR(Validate(optimizer));
   LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, model->Describe());
+  LOCKSTEP_RETURN_IF_ERROR(CheckGroupsMatch(optimizer, manifest));
   absl::StatusOr<std::unique_ptr<Membership>> membership =
       JoinEpoch(options, optimizer, manifest, transports, link);
   if (!membership.ok()) {
@@ -96,8 +97,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Join(const EngineOptions& option
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Alone(const OptimizerConfig& optimizer,
                                                       const SyncPolicy& policy, Model* model) {
-  LOCKSTEP_RETURN_IF_ERROR(Validate(optimizer));
   LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, model->Describe());
+  LOCKSTEP_RETURN_IF_ERROR(CheckGroupsMatch(optimizer, manifest));
   LOCKSTEP_RETURN_IF_ERROR(CheckOperations(policy, manifest));
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Membership> membership,
                             FormAlone(optimizer, policy, manifest));

@@ -350,6 +350,22 @@ TEST(Step, ADifferentLearningRateIsNamedOnEveryRankAndChangesNothing) {
   });
 }
 
+TEST(Step, GroupsHaveSettingsOfTheirOwnWhereverShardsAreCut) {
+  const OptimizerConfig grouped = AdamW{
+      .lr = 0.01, .weight_decay = 0.5, .groups = {{.pattern = "**.bias", .lr_scale = 2,
+                                                   .weight_decay = 0}}};
+  const std::vector<float> alone = TrainAlone(grouped);
+  EXPECT_EQ(Train(grouped, {6, 6}), alone);
+  EXPECT_EQ(Train(grouped, {4, 4, 4}), alone);
+  EXPECT_EQ(Train(grouped, {3, 3, 3, 3}), alone);
+  // Weights go as without the group, biases as if all were in it.
+  const std::vector<float> weights = TrainAlone(AdamW{.lr = 0.01, .weight_decay = 0.5});
+  const std::vector<float> biases = TrainAlone(AdamW{.lr = 0.02, .weight_decay = 0});
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    EXPECT_EQ(alone[i], i < kWeights ? weights[i] : biases[i]) << i;
+  }
+}
+
 TEST(Step, AppliesAnEntryOnAllRanksAfterTheStepInWhichTheLastKnewIt) {
   JoinedWorld world(3);
   SyncPolicy revised;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -14,6 +15,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "worker/engine/solo_transport.h"
+#include "worker/optim/parameter_groups.h"
 
 namespace lockstep {
 namespace {
@@ -44,8 +46,10 @@ absl::StatusOr<Membership> Prepare(const std::string& worker, const OptimizerCon
       StepProtocol protocol,
       StepProtocol::Create(proposal.members, proposal.log_number, proposal.revision,
                            proposal.policy));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::vector<GroupRange> ranges,
+                            GroupRangesOf(optimizer, manifest, plan, rank));
   LOCKSTEP_ASSIGN_OR_RETURN(auto shard_optimizer,
-                            ShardOptimizer::Create(optimizer, plan.shards[rank].elements()));
+                            ShardOptimizer::Create(optimizer, std::move(ranges)));
   return Membership{.proposal = std::move(proposal),
                     .rank = rank,
                     .protocol = std::move(protocol),

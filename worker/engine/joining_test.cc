@@ -197,6 +197,8 @@ TEST(Join, RefusesBadOptionsByName) {
   EngineOptions options = world.OptionsOf(0);
   EXPECT_THAT(join(options, Sgd{.lr = -1}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("lr")));
+  EXPECT_THAT(join(options, Sgd{.groups = {{.pattern = "v"}}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("near names: w")));
   options.worker = "";
   EXPECT_THAT(join(options, Sgd{}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("worker")));
@@ -235,6 +237,8 @@ TEST(Alone, RefusesABadPolicyAndABadOptimizer) {
   policy.allow_list = {"re:("};
   EXPECT_THAT(Engine::Alone(Sgd{}, policy, &model), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(Engine::Alone(Adam{.eps = -1}, {}, &model),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Engine::Alone(Adam{.groups = {{.pattern = "v"}}}, {}, &model),
               StatusIs(absl::StatusCode::kInvalidArgument));
 }
 

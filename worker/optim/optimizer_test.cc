@@ -187,6 +187,68 @@ TEST(ShardOptimizer, GivesTheSameBitsForEverySplitIntoShards) {
   }
 }
 
+// Each range goes as if it were a shard of its own with the group's settings.
+TEST(ShardOptimizer, StepsEachRangeWithTheSettingsOfItsGroup) {
+  for (OptimizerConfig config : SomeConfigs()) {
+    SCOPED_TRACE(Describe(config));
+    OptimizerConfig of_group = config;
+    std::visit(
+        [](auto& c) {
+          c.lr *= 0.5;
+          c.weight_decay = 0.25;
+        },
+        of_group);
+    std::visit(
+        [](auto& c) {
+          c.groups = {{.pattern = "unused"},
+                      {.pattern = "x", .lr_scale = 0.5, .weight_decay = 0.25}};
+        },
+        config);
+    const std::vector<GroupRange> ranges = {
+        {0, 5, 1}, {5, 21, kNoGroup}, {21, 21, 0}, {21, 40, 1}};
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(auto grouped, ShardOptimizer::Create(config, ranges));
+    EXPECT_EQ(grouped->elements(), 40);
+    std::vector<std::unique_ptr<ShardOptimizer>> parts;
+    for (const GroupRange& range : ranges) {
+      LOCKSTEP_ASSERT_OK_AND_ASSIGN(
+          auto part, ShardOptimizer::Create(range.group == 1 ? of_group : config,
+                                            range.end - range.begin));
+      parts.push_back(std::move(part));
+    }
+    Prng prng(5);
+    std::vector<float> param = RandomValues(prng, 40);
+    std::vector<float> expected = param;
+    for (int step = 1; step <= kSteps; ++step) {
+      if (step == 3) {  // groups follow
+        LOCKSTEP_ASSERT_OK(grouped->SetLearningRate(0.25));
+        for (std::size_t i = 0; i < ranges.size(); ++i) {
+          LOCKSTEP_ASSERT_OK(parts[i]->SetLearningRate(ranges[i].group == 1 ? 0.125 : 0.25));
+        }
+      }
+      const std::vector<float> grad = RandomValues(prng, 40);
+      LOCKSTEP_ASSERT_OK(grouped->Step(grad, 0.5f, param));
+      for (std::size_t i = 0; i < ranges.size(); ++i) {
+        const std::int64_t begin = ranges[i].begin;
+        const std::int64_t size = ranges[i].end - begin;
+        LOCKSTEP_ASSERT_OK(parts[i]->Step(std::span(grad).subspan(begin, size), 0.5f,
+                                          std::span(expected).subspan(begin, size)));
+      }
+      ASSERT_TRUE(SameBits(param, expected)) << "step " << step;
+    }
+  }
+}
+
+TEST(ShardOptimizer, RefusesRangesThatAreNoShard) {
+  const OptimizerConfig config = Sgd{.groups = {{.pattern = "x"}}};
+  for (const std::vector<GroupRange>& ranges : std::vector<std::vector<GroupRange>>{
+           {{1, 2, 0}}, {{0, 2, 0}, {3, 4, 0}}, {{0, 2, 0}, {1, 4, 0}}, {{0, -1, 0}},
+           {{0, 2, 1}}, {{0, 2, -2}}}) {
+    EXPECT_THAT(ShardOptimizer::Create(config, ranges),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected is one")));
+  }
+  LOCKSTEP_EXPECT_OK(ShardOptimizer::Create(config, std::vector<GroupRange>{}).status());
+}
+
 TEST(ShardOptimizer, StartsTheMomentumWithTheUndampenedGradient) {
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(
       auto optimizer,
@@ -260,6 +322,14 @@ TEST(ValidateOptimizer, RefusesBadSettingsByName) {
       {Adagrad{.weight_decay = kInfinity}, "weight_decay is inf"},
       {Adagrad{.initial_accumulator_value = -1}, "initial_accumulator_value is -1"},
       {Adagrad{.eps = std::nan("")}, "eps is nan"},
+      {Sgd{.groups = {{.pattern = "a"}, {.pattern = ""}}}, "groups[1].pattern: "},
+      {Sgd{.groups = {{.pattern = "re:("}}}, "groups[0].pattern: "},
+      {Adam{.groups = {{.pattern = "a", .lr_scale = -1}}}, "groups[0].lr_scale is -1"},
+      {Adam{.groups = {{.pattern = "a", .weight_decay = kInfinity}}},
+       "groups[0].weight_decay is inf"},
+      {AdamW{.groups = std::vector<ParameterGroup>(257, {.pattern = "a"})}, "257 groups"},
+      {AdamW{.groups = std::vector<ParameterGroup>(5, {.pattern = std::string(1000, 'a')})},
+       "bytes as text"},
   };
   for (const auto& [config, message] : cases) {
     EXPECT_THAT(Validate(config),
@@ -279,6 +349,10 @@ TEST(DescribeOptimizer, TellsEverySettingWithAllItsDigits) {
   EXPECT_EQ(Describe(Adagrad{.lr_decay = 0.1}),
             "Adagrad(lr=0.01, lr_decay=0.1, weight_decay=0, initial_accumulator_value=0, "
             "eps=1e-10)");
+  EXPECT_EQ(Describe(Sgd{.groups = {{.pattern = "**.bias", .weight_decay = 0},
+                                    {.pattern = "re:it's\\d", .lr_scale = 0.1}}}),
+            "SGD(lr=0.001, momentum=0, dampening=0, weight_decay=0, nesterov=false; "
+            "'**.bias': lr_scale=1, weight_decay=0; 're:it\\'s\\\\d': lr_scale=0.1)");
   EXPECT_NE(Describe(Adam{.lr = 0.1}), Describe(Adam{.lr = std::nextafter(0.1, 1)}));
 }
 

@@ -10,6 +10,7 @@
 #include "common/base/text.h"
 #include "worker/agent/grpc_link.h"
 #include "worker/agent/incarnation.h"
+#include "worker/optim/parameter_groups.h"
 #include "worker/session/transports.h"
 #include "worker/torch/module_model.h"
 #include "worker/torch/named_tensors.h"
@@ -71,8 +72,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::JoinWith(const SessionOptions&
                                                            std::unique_ptr<Model> model,
                                                            const OptimizerConfig& optimizer) {
   LOCKSTEP_RETURN_IF_ERROR(options.Validate());
-  LOCKSTEP_RETURN_IF_ERROR(Validate(optimizer));
   LOCKSTEP_ASSIGN_OR_RETURN(Manifest manifest, model->Describe());
+  LOCKSTEP_RETURN_IF_ERROR(CheckGroupsMatch(optimizer, manifest));
   if (options.coordinator.empty()) {
     std::unique_ptr<Session> session(new Session());
     session->model_ = std::move(model);

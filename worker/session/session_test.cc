@@ -406,6 +406,8 @@ TEST(Session, MistakesAreRefusedBeforeAnythingIsChanged) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("coordinator")));
   EXPECT_THAT(Session::Join({}, *net, AdamW{.lr = -1}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("lr")));
+  EXPECT_THAT(Session::Join({}, *net, AdamW{.groups = {{.pattern = "**.wait"}}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("**.wait")));
   net->to(torch::kDouble);
   EXPECT_THAT(Session::Join({}, *net, AdamW{}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'0.weight'")));
