@@ -33,6 +33,7 @@ struct NamedSetting {
 constexpr NamedSetting kSettings[] = {
     {"the learning rate", &UpdateSettings::learning_rate},
     {"max_grad_norm", &UpdateSettings::max_grad_norm},
+    {"loss_scale", &UpdateSettings::loss_scale},
 };
 
 absl::Status CheckSettingsEqual(std::span<const ControlWord> words,

@@ -19,6 +19,7 @@ namespace lockstep {
 struct UpdateSettings {
   double learning_rate = 0;
   double max_grad_norm = 0;  // of the averaged gradient; 0: it is not clipped
+  double loss_scale = 1;     // what gradients are divided by
 };
 
 // Trivially copyable: transports move it as bytes.

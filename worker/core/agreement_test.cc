@@ -51,16 +51,18 @@ TEST(Combine, NamesTheRanksThatAreAtDifferentSteps) {
 }
 
 TEST(Combine, TakesTheSettingsThatAllRanksHave) {
-  const std::vector<ControlWord> words(3, {.settings = {.learning_rate = 0.1, .max_grad_norm = 0.5}});
+  const std::vector<ControlWord> words(3, {.settings = {.learning_rate = 0.1, .max_grad_norm = 0.5, .loss_scale = 8}});
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Agreement agreement, Combine(words, {"a", "b", "c"}));
   EXPECT_EQ(agreement.settings.learning_rate, 0.1);
   EXPECT_EQ(agreement.settings.max_grad_norm, 0.5);
+  EXPECT_EQ(agreement.settings.loss_scale, 8);
 }
 
 TEST(Combine, NamesTheSettingThatRanksDisagreeOn) {
   const std::pair<double UpdateSettings::*, std::string> cases[] = {
       {&UpdateSettings::learning_rate, "the learning rate"},
       {&UpdateSettings::max_grad_norm, "max_grad_norm"},
+      {&UpdateSettings::loss_scale, "loss_scale"},
   };
   for (const auto& [setting, name] : cases) {
     std::vector<ControlWord> words(2, {.step = 3});

@@ -33,6 +33,10 @@ float WeightOf(const StepOptions& options) {
   return options.loss == LossReduction::kSum ? 1 : static_cast<float>(options.samples);
 }
 
+// Beyond it what the gradient is multiplied by would not be a normal float.
+constexpr double kMinLossScale = 1e-30;
+constexpr double kMaxLossScale = 1e30;
+
 // The name of the first parameter whose part of `shard` is not finite.
 std::string FirstNotFinite(const ShardPlan& plan, const Arena& gradients, const Shard& shard) {
   for (const Placement& placement : plan.placements) {
@@ -74,6 +78,11 @@ absl::Status StepOptions::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat("the step's max_grad_norm is ", Digits(max_grad_norm),
                      "; allowed is a finite number above 0, or 0 for no clipping"));
+  }
+  if (!(loss_scale >= kMinLossScale && loss_scale <= kMaxLossScale)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the step's loss_scale is ", Digits(loss_scale), "; allowed is ",
+                     Digits(kMinLossScale), " to ", Digits(kMaxLossScale)));
   }
   return absl::OkStatus();
 }
@@ -178,14 +187,17 @@ absl::StatusOr<Agreement> Engine::ReduceAndAgree(const StepOptions& options) {
   ControlWord word = membership_->protocol.Propose(options.samples);
   word.squared_norm = SquaredNorm(Part(membership_->gradients, membership_->shard()));
   word.finite = std::isfinite(word.squared_norm) ? 1 : 0;
-  word.settings = {.learning_rate = learning_rate(), .max_grad_norm = options.max_grad_norm};
+  word.settings = {.learning_rate = learning_rate(),
+                   .max_grad_norm = options.max_grad_norm,
+                   .loss_scale = options.loss_scale};
   return membership_->transport->Agree(word);
 }
 
 absl::Status Engine::Complete(const Agreement& agreement) {
   const std::vector<Shard>& shards = membership_->proposal.plan.shards;
   const GradientScale scale =
-      ScaleOf(agreement.squared_norm, agreement.samples, agreement.settings.max_grad_norm);
+      ScaleOf(agreement.squared_norm, agreement.samples, agreement.settings.loss_scale,
+              agreement.settings.max_grad_norm);
   LOCKSTEP_RETURN_IF_ERROR(membership_->optimizer->Step(
       Part(membership_->gradients, membership_->shard()), scale.factor,
       Part(membership_->parameters, membership_->shard())));
@@ -230,10 +242,14 @@ absl::Status Engine::RefusalOf(const Agreement& agreement) const {
       mine.empty() ? "a parameter in the shard of another rank, which names it"
                    : absl::StrCat("parameter '", mine, "' (in the shard of ",
                                   membership_->proposal.members[rank()], ", rank ", rank(), ")");
+  const double loss_scale = agreement.settings.loss_scale;
+  const std::string advice =
+      loss_scale == 1 ? "Look at the loss, and leave this batch out to go on"
+                      : absl::StrCat("The loss was multiplied by ", Digits(loss_scale),
+                                     ": go on with a lower loss_scale");
   return absl::InvalidArgumentError(absl::StrCat(
       "the gradient is not finite on ", where,
-      "; the step was refused on all ranks and no parameter was changed. Look at the loss, and "
-      "leave this batch out to go on"));
+      "; the step was refused on all ranks and no parameter was changed. ", advice));
 }
 
 void Engine::ZeroGradients() { std::ranges::fill(membership_->gradients.values, 0.0f); }

@@ -60,6 +60,10 @@ struct StepOptions {
   // The averaged gradient is scaled down to this norm over all parameters if it is
   // above, as torch's clip_grad_norm_ does; 0: never. Equal on all ranks.
   double max_grad_norm = 0;
+  // What the loss was multiplied by, so that gradients of few bits do not vanish
+  // (mixed precision): they are divided by it. 1e-30 to 1e30, equal on all ranks. A
+  // step that is refused because gradients are not finite asks for a lower one.
+  double loss_scale = 1;
 
   // Errors: InvalidArgument names the option, its value and what is allowed.
   absl::Status Validate() const;
@@ -69,7 +73,7 @@ struct StepOptions {
 struct EngineStats {
   SyncCounters sync;
   std::int64_t optimizer_bytes = 0;
-  // Of the last committed step: the averaged gradient's, before it was clipped.
+  // Of the last committed step: the averaged gradient's, unscaled, before it was clipped.
   double last_grad_norm = 0;
 };
 

@@ -257,6 +257,10 @@ TEST(Step, RefusesWrongOptionsBeforeAnythingMoves) {
       {{.max_grad_norm = -1}, "max_grad_norm is -1"},
       {{.max_grad_norm = std::nan("")}, "max_grad_norm is nan"},
       {{.max_grad_norm = std::numeric_limits<double>::infinity()}, "max_grad_norm is inf"},
+      {{.loss_scale = 0}, "loss_scale is 0"},
+      {{.loss_scale = -1}, "loss_scale is -1"},
+      {{.loss_scale = 1e31}, "loss_scale is 1e+31; allowed is 1e-30 to 1e+30"},
+      {{.loss_scale = std::nan("")}, "loss_scale is nan"},
   };
   for (const auto& [options, message] : cases) {
     EXPECT_THAT(world->engine(0).Step(options),
@@ -364,6 +368,29 @@ TEST(Step, GroupsHaveSettingsOfTheirOwnWhereverShardsAreCut) {
   for (std::size_t i = 0; i < alone.size(); ++i) {
     EXPECT_EQ(alone[i], i < kWeights ? weights[i] : biases[i]) << i;
   }
+}
+
+TEST(Step, DividesTheGradientByTheScaleOfTheLossAndRefusesOverflowOnAllRanks) {
+  JoinedWorld world(2);
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    const auto step = [&](float gradient, double loss_scale) {
+      world->model(rank).gradient("fc.bias")[0] = gradient;
+      return engine.Step({.max_grad_norm = 2, .loss_scale = loss_scale});
+    };
+    // What overflowed on one rank.
+    EXPECT_THAT(step(rank == 0 ? std::numeric_limits<float>::infinity() : 1.0f, 65536),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("not finite"), HasSubstr("multiplied by 65536"),
+                               HasSubstr("lower loss_scale"))));
+    EXPECT_EQ(world->model(rank).parameter("fc.bias")[0], 0.25f);
+    LOCKSTEP_EXPECT_OK(step(1024, 1024));
+    EXPECT_EQ(engine.stats().last_grad_norm, 1);  // below 2: not clipped
+    EXPECT_EQ(world->model(rank).parameter("fc.bias")[0], 0.25f - 0.5f);
+    EXPECT_THAT(step(1, rank == 0 ? 1 : 2),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr("loss_scale at step 2"), HasSubstr("2 on w1 (rank 1)"))));
+  });
 }
 
 TEST(Step, AppliesAnEntryOnAllRanksAfterTheStepInWhichTheLastKnewIt) {
