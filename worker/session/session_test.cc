@@ -428,6 +428,19 @@ TEST(Session, AGradientThatIsNotFiniteIsRefusedAndTrainingGoesOn) {
   EXPECT_EQ(session->step(), 1);
 }
 
+TEST(Session, TheLearningRateIsThatOfTheNextStepAndTheNormIsReported) {
+  torch::nn::Sequential net(torch::nn::Linear(torch::nn::LinearOptions(2, 1).bias(false)));
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto session, Session::Join({}, *net, Sgd{.lr = 0.5}));
+  const at::Tensor before = net->parameters()[0].detach().clone();
+  EXPECT_EQ(session->learning_rate(), 0.5);
+  LOCKSTEP_ASSERT_OK(session->SetLearningRate(0.25));
+  EXPECT_EQ(session->learning_rate(), 0.25);
+  (net->forward(torch::tensor({{3.0f, 4.0f}})).sum() * 16).backward();
+  LOCKSTEP_ASSERT_OK(session->Step({.loss_scale = 16}));
+  EXPECT_EQ(session->stats().last_grad_norm, 5);
+  EXPECT_TRUE(torch::equal(net->parameters()[0], before - 0.25 * torch::tensor({{3.0f, 4.0f}})));
+}
+
 TEST(Session, AfterLeavingTheModuleIsItsOwnAgain) {
   torch::nn::Sequential net = SmallNet();
   const at::Tensor before = net->parameters()[0].detach().clone();
