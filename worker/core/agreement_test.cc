@@ -51,7 +51,8 @@ TEST(Combine, NamesTheRanksThatAreAtDifferentSteps) {
 }
 
 TEST(Combine, TakesTheSettingsThatAllRanksHave) {
-  const std::vector<ControlWord> words(3, {.settings = {.learning_rate = 0.1, .max_grad_norm = 0.5, .loss_scale = 8}});
+  const std::vector<ControlWord> words(
+      3, {.settings = {.learning_rate = 0.1, .max_grad_norm = 0.5, .loss_scale = 8}});
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Agreement agreement, Combine(words, {"a", "b", "c"}));
   EXPECT_EQ(agreement.settings.learning_rate, 0.1);
   EXPECT_EQ(agreement.settings.max_grad_norm, 0.5);

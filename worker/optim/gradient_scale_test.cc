@@ -6,7 +6,8 @@ namespace lockstep {
 namespace {
 
 TEST(ScaleOf, AveragesOverSamplesAlone) {
-  const GradientScale scale = ScaleOf(/*squared_norm=*/64, /*samples=*/4, /*loss_scale=*/1, /*max_norm=*/0);
+  const GradientScale scale =
+      ScaleOf(/*squared_norm=*/64, /*samples=*/4, /*loss_scale=*/1, /*max_norm=*/0);
   EXPECT_EQ(scale.factor, 0.25f);
   EXPECT_EQ(scale.norm, 2);
   // The same bits as without any clipping, whatever the number of samples.

@@ -153,7 +153,8 @@ class SgdState {
 template <typename AdamLike>
 class MomentsState {
  public:
-  MomentsState(const AdamLike&, std::int64_t elements) : exp_avg_(elements), exp_avg_sq_(elements) {}
+  MomentsState(const AdamLike&, std::int64_t elements)
+      : exp_avg_(elements), exp_avg_sq_(elements) {}
 
   void Step(const AdamLike& config, std::int64_t step, std::size_t begin,
             std::span<const float> grad, float grad_scale, std::span<float> param) {
