@@ -1,5 +1,56 @@
-// ./lockstep bench: takes Google Benchmark's flags, --benchmark_filter=REGEX and
-// --benchmark_format=json among them.
-#include "benchmark/benchmark.h"
+// ./lockstep bench: measures the data plane with one process per rank.
+#include <signal.h>
 
-BENCHMARK_MAIN();
+#include <atomic>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tests/bench/bench_options.h"
+#include "tests/bench/bench_run.h"
+#include "tests/bench/report.h"
+
+namespace lockstep {
+namespace {
+
+std::atomic<bool> interrupted = false;
+
+int Main(const std::vector<std::string>& arguments) {
+  const auto parsed = ParseBenchOptions(arguments);
+  if (const auto* exit = std::get_if<EarlyExit>(&parsed)) {
+    (exit->code == 0 ? std::cout : std::cerr) << exit->text;
+    return exit->code;
+  }
+  const auto& options = std::get<BenchOptions>(parsed);
+  struct sigaction action = {};
+  action.sa_handler = [](int) { interrupted = true; };
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+
+  const absl::StatusOr<nlohmann::json> report = RunBenches(options, interrupted);
+  if (absl::IsCancelled(report.status())) {
+    std::cerr << "bench: interrupted; everything it started has ended\n";
+    return 130;
+  }
+  if (!report.ok()) {
+    std::cerr << "bench: " << report.status() << "\n";
+    return 1;
+  }
+  std::cout << ReportText(*report);
+  if (options.json.empty()) return 0;
+  std::ofstream file(options.json);
+  file << report->dump(2) << "\n";
+  file.close();
+  if (file) return 0;
+  std::cerr << "bench: cannot write " << options.json << "\n";
+  return 1;
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  return lockstep::Main(std::vector<std::string>(argv + 1, argv + argc));
+}

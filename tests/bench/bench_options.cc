@@ -1,0 +1,81 @@
+#include "tests/bench/bench_options.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "CLI/CLI.hpp"
+
+namespace lockstep {
+namespace {
+
+const std::vector<std::string> kBenches = {"step", "buffers", "broadcast", "agree"};
+constexpr char kAll[] = "all";
+
+constexpr char kAbout[] =
+    "Measures the data plane with one process per rank, as ratios within one run:\n"
+    "  step       one AdamW step over 21 M parameters, beside a bandwidth probe\n"
+    "  buffers    one sync of a ResNet-50's 159 buffers, hot and cold\n"
+    "  broadcast  64 MiB from rank 0\n"
+    "  agree      the agreement of a step alone\n"
+    "  all        the four of them, one after the other\n"
+    "Another program measures single operations, ranks as threads: ./lockstep bench micro.";
+constexpr char kFooter[] =
+    "A repetition counts as its slowest rank. The table goes to standard output, progress to\n"
+    "standard error. docs/performance.md says what is measured and how.\n"
+    "Exit codes: 0 measured; 1 a failure; 2 usage; 130 interrupted.";
+
+}  // namespace
+
+BenchSizes SizesOf(const BenchOptions& options) {
+  if (!options.tiny) return {};
+  return {.matrices = 5,
+          .side = 32,
+          .broadcast_elements = 4096,
+          .agreements = 10,
+          .cold_bytes = 4096};
+}
+
+std::variant<BenchOptions, EarlyExit> ParseBenchOptions(std::vector<std::string> arguments) {
+  BenchOptions options;
+  CLI::App app(kAbout, "./lockstep bench");
+  app.footer(kFooter);
+  std::vector<std::string> known = kBenches;
+  known.push_back(kAll);
+  app.add_option("BENCH", options.benches, "What to measure")
+      ->required()
+      ->check(CLI::IsMember(known));
+  app.add_option("--ranks", options.ranks, "Number of processes")
+      ->check(CLI::Range(2, 16))
+      ->capture_default_str();
+  app.add_option("--transport", options.transport, "Data plane of Lockstep")
+      ->check(CLI::IsMember({"shm", "gloo"}))
+      ->capture_default_str();
+  app.add_flag("--peers", options.peers,
+               "Also torch DDP, ZeroRedundancyOptimizer and fairscale over Gloo, alternating; installs "
+               "them where they are missing (5.6 GB)");
+  app.add_option("--json", options.json, "Write the report there too");
+  app.add_option("--repeat", options.repeat, "Counted repetitions of each case")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  app.add_flag("--tiny", options.tiny, "Sizes that show that it runs and say nothing about speed");
+  try {
+    // CLI11 takes them from the back.
+    std::ranges::reverse(arguments);
+    app.parse(arguments);
+  } catch (const CLI::ParseError& e) {
+    std::ostringstream out;
+    const int code = app.exit(e, out, out) == 0 ? 0 : 2;
+    return EarlyExit{.code = code, .text = out.str()};
+  }
+  const bool all = std::ranges::find(options.benches, kAll) != options.benches.end();
+  std::vector<std::string> wanted;
+  for (const std::string& bench : kBenches) {
+    if (all || std::ranges::find(options.benches, bench) != options.benches.end()) {
+      wanted.push_back(bench);
+    }
+  }
+  options.benches = std::move(wanted);
+  return options;
+}
+
+}  // namespace lockstep

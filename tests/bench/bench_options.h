@@ -1,0 +1,47 @@
+// What `./lockstep bench` was asked to measure.
+#ifndef LOCKSTEP_TESTS_BENCH_BENCH_OPTIONS_H_
+#define LOCKSTEP_TESTS_BENCH_BENCH_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace lockstep {
+
+struct BenchOptions {
+  std::vector<std::string> benches;  // of kBenches, each once
+  int ranks = 2;
+  std::string transport = "shm";
+  bool peers = false;
+  std::string json;  // file that takes the report; empty: none
+  int repeat = 30;   // counted repetitions of each case
+  bool tiny = false;
+
+  friend bool operator==(const BenchOptions&, const BenchOptions&) = default;
+};
+
+// How large the measured things are.
+struct BenchSizes {
+  std::int64_t matrices = 5;
+  std::int64_t side = 2048;  // of each matrix
+  std::int64_t broadcast_elements = 16 << 20;
+  std::int64_t agreements = 1000;  // in one repetition
+  std::int64_t cold_bytes = 8 << 20;
+
+  std::int64_t step_elements() const { return matrices * side * side; }
+};
+BenchSizes SizesOf(const BenchOptions& options);
+
+// That the program is to end with `code` now, after `text` was printed.
+struct EarlyExit {
+  int code = 0;  // 0: help was asked for; 2: usage
+  std::string text;
+};
+
+// `arguments` without the program's name.
+std::variant<BenchOptions, EarlyExit> ParseBenchOptions(std::vector<std::string> arguments);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_TESTS_BENCH_BENCH_OPTIONS_H_

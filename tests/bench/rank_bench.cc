@@ -1,0 +1,242 @@
+#include "tests/bench/rank_bench.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "tests/bench/bandwidth_probe.h"
+#include "tests/bench/joined_rank.h"
+#include "tests/bench/resident.h"
+#include "tests/bench/resnet_buffers.h"
+#include "tests/bench/timed_transport.h"
+#include "torch/torch.h"
+
+namespace lockstep {
+namespace {
+
+constexpr absl::Duration kBarrierTimeout = absl::Seconds(60);
+
+Nanos Between(BenchClock::time_point begin, BenchClock::time_point end) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count();
+}
+
+// A module of some float32 matrices, as a transformer's largest are.
+std::shared_ptr<torch::nn::Module> MakeMatrices(std::int64_t count, std::int64_t side) {
+  auto module = std::make_shared<torch::nn::Module>("matrices");
+  for (std::int64_t i = 0; i < count; ++i) {
+    module->register_parameter(absl::StrCat("weight", i), torch::full({side, side}, 0.01f));
+  }
+  return module;
+}
+
+class StepBench final : public RankBench {
+ public:
+  static absl::StatusOr<std::unique_ptr<RankBench>> Make(const RankConfig& config) {
+    std::unique_ptr<StepBench> bench(new StepBench(config));
+    bench->base_ = MeasureResident();
+    bench->module_ = MakeMatrices(config.sizes.matrices, config.sizes.side);
+    LOCKSTEP_ASSIGN_OR_RETURN(bench->joined_, JoinedRank::Join(config, *bench->module_));
+    bench->after_joining_ = MeasureResident();
+    ForgetPeak();
+    return bench;
+  }
+
+  absl::Status Prepare(const std::string& name) override {
+    for (const at::Tensor& parameter : module_->parameters()) {
+      parameter.mutable_grad().fill_(1e-3f * static_cast<float>(config_.rank + 1));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Repetition> Run(const std::string& name) override {
+    const auto begin = BenchClock::now();
+    LOCKSTEP_RETURN_IF_ERROR(joined_->session().Step({.samples = 1}));
+    const auto end = BenchClock::now();
+    const TimedTransport& transport = joined_->transport();
+    return Repetition{
+        .total = Between(begin, end),
+        .parts = {{"1 collect", Between(begin, transport.reduce().begin)},
+                  {"2 reduce to owners", Between(transport.reduce().begin, transport.reduce().end)},
+                  {"3 norm", Between(transport.reduce().end, transport.agree().begin)},
+                  {"4 agree", Between(transport.agree().begin, transport.agree().end)},
+                  {"5 update", Between(transport.agree().end, transport.spread().begin)},
+                  {"6 spread", Between(transport.spread().begin, transport.spread().end)},
+                  {"7 zero and report", Between(transport.spread().end, end)}}};
+  }
+
+  nlohmann::json Leave() override {
+    const Resident end = MeasureResident();
+    const std::int64_t flat_bytes = config_.sizes.step_elements() * 4;
+    const std::int64_t state_bytes = joined_->session().stats().optimizer_bytes;
+    joined_->session().Leave(absl::OkStatus());
+    return {{"base_bytes", base_.now_bytes},
+            {"parameter_bytes", flat_bytes},
+            {"gradient_bytes", flat_bytes},
+            {"state_bytes", state_bytes},
+            // Pages of the peers' arenas that this owner reads: theirs, but mapped here.
+            {"mapped_peer_gradient_bytes",
+             config_.transport == "shm" ? flat_bytes / config_.ranks * (config_.ranks - 1) : 0},
+            {"bound_bytes", base_.now_bytes + 2 * flat_bytes + state_bytes},
+            {"peak_while_joining_bytes", after_joining_.peak_bytes},
+            {"peak_bytes", end.peak_bytes},
+            {"proportional_bytes", end.proportional_bytes}};
+  }
+
+ private:
+  explicit StepBench(const RankConfig& config) : config_(config) {}
+
+  const RankConfig config_;
+  Resident base_;
+  Resident after_joining_;
+  std::shared_ptr<torch::nn::Module> module_;
+  std::unique_ptr<JoinedRank> joined_;
+};
+
+// Its memory is laid out and shared as a step's: all ranks' gradients and one copy
+// of the parameters in shared pages, moments in own ones.
+class ProbeBench final : public RankBench {
+ public:
+  explicit ProbeBench(const RankConfig& config) : config_(config) {
+    const std::int64_t elements = config.sizes.step_elements();
+    begin_ = elements * config.rank / config.ranks;
+    end_ = elements * (config.rank + 1) / config.ranks;
+    moment1_.resize(end_ - begin_);
+    moment2_.resize(end_ - begin_);
+  }
+
+  absl::Status Prepare(const std::string& name) override {
+    std::ranges::fill(Arena(1 + config_.rank), 1e-3f * static_cast<float>(config_.rank + 1));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Repetition> Run(const std::string& name) override {
+    const auto begin = BenchClock::now();
+    std::vector<std::span<const float>> gradients;
+    for (int rank = 0; rank < config_.ranks; ++rank) gradients.push_back(Owned(1 + rank));
+    StreamStep(gradients, Owned(0), moment1_, moment2_);
+    const auto streamed = BenchClock::now();
+    LOCKSTEP_RETURN_IF_ERROR(config_.memory->Barrier(config_.ranks, kBarrierTimeout));
+    const auto met = BenchClock::now();
+    std::ranges::fill(Arena(1 + config_.rank), 0.0f);
+    const auto end = BenchClock::now();
+    return Repetition{.total = Between(begin, end),
+                      .parts = {{"1 streams", Between(begin, streamed)},
+                                {"2 meet", Between(streamed, met)},
+                                {"3 zero", Between(met, end)}}};
+  }
+
+ private:
+  // 0: the parameters; 1 + r: rank r's gradients.
+  std::span<float> Arena(int index) const {
+    const std::int64_t elements = config_.sizes.step_elements();
+    return {reinterpret_cast<float*>(config_.memory->room()) + index * elements,
+            static_cast<std::size_t>(elements)};
+  }
+  std::span<float> Owned(int index) const { return Arena(index).subspan(begin_, end_ - begin_); }
+
+  const RankConfig config_;
+  std::int64_t begin_ = 0;
+  std::int64_t end_ = 0;
+  std::vector<float> moment1_;
+  std::vector<float> moment2_;
+};
+
+class BuffersBench final : public RankBench {
+ public:
+  static absl::StatusOr<std::unique_ptr<RankBench>> Make(const RankConfig& config) {
+    std::unique_ptr<BuffersBench> bench(new BuffersBench());
+    bench->module_ = MakeResnetBuffers();
+    bench->cold_.resize(config.sizes.cold_bytes);
+    LOCKSTEP_ASSIGN_OR_RETURN(bench->joined_, JoinedRank::Join(config, *bench->module_));
+    return bench;
+  }
+
+  absl::Status Prepare(const std::string& name) override {
+    if (name == "buffers_cold") std::memset(cold_.data(), ++touched_, cold_.size());
+    transfers_ = joined_->session().stats().sync.transfers;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Repetition> Run(const std::string& name) override {
+    const auto begin = BenchClock::now();
+    LOCKSTEP_RETURN_IF_ERROR(joined_->session().BeforeForward());
+    return Repetition{.total = Between(begin, BenchClock::now())};
+  }
+
+  absl::Status Finish(const std::string& name) override {
+    if (joined_->session().stats().sync.transfers == transfers_) {
+      return absl::FailedPreconditionError("no buffer was moved: the sync was not due");
+    }
+    return joined_->session().Step({.samples = 1});
+  }
+
+  nlohmann::json Leave() override {
+    joined_->session().Leave(absl::OkStatus());
+    return nullptr;
+  }
+
+ private:
+  std::shared_ptr<torch::nn::Module> module_;
+  std::unique_ptr<JoinedRank> joined_;
+  std::vector<unsigned char> cold_;
+  int touched_ = 0;
+  std::int64_t transfers_ = 0;
+};
+
+// By the transport alone; the session only forms it.
+class TransportBench final : public RankBench {
+ public:
+  static absl::StatusOr<std::unique_ptr<RankBench>> Make(const RankConfig& config) {
+    std::unique_ptr<TransportBench> bench(new TransportBench(config.sizes));
+    bench->module_ = MakeMatrices(1, 4);
+    bench->values_.resize(config.bench == "broadcast" ? config.sizes.broadcast_elements : 0,
+                          static_cast<float>(config.rank));
+    LOCKSTEP_ASSIGN_OR_RETURN(bench->joined_, JoinedRank::Join(config, *bench->module_));
+    return bench;
+  }
+
+  absl::StatusOr<Repetition> Run(const std::string& name) override {
+    const auto begin = BenchClock::now();
+    if (name == "broadcast") {
+      const TensorView view = {{.name = "values",
+                                .dtype = DType::kFloat32,
+                                .shape = {static_cast<std::int64_t>(values_.size())}},
+                               reinterpret_cast<std::byte*>(values_.data())};
+      LOCKSTEP_RETURN_IF_ERROR(joined_->transport().Broadcast({&view, 1}, /*root=*/0));
+      return Repetition{.total = Between(begin, BenchClock::now())};
+    }
+    for (std::int64_t i = 0; i < sizes_.agreements; ++i) {
+      LOCKSTEP_RETURN_IF_ERROR(joined_->transport().Agree({.step = i, .samples = 1}).status());
+    }
+    return Repetition{.total = Between(begin, BenchClock::now()) / sizes_.agreements};
+  }
+
+  nlohmann::json Leave() override {
+    joined_->session().Leave(absl::OkStatus());
+    return nullptr;
+  }
+
+ private:
+  explicit TransportBench(const BenchSizes& sizes) : sizes_(sizes) {}
+
+  const BenchSizes sizes_;
+  std::shared_ptr<torch::nn::Module> module_;
+  std::vector<float> values_;
+  std::unique_ptr<JoinedRank> joined_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RankBench>> MakeRankBench(const RankConfig& config) {
+  if (config.bench == "step") return StepBench::Make(config);
+  if (config.bench == "probe") return std::make_unique<ProbeBench>(config);
+  if (config.bench == "buffers") return BuffersBench::Make(config);
+  if (config.bench == "broadcast" || config.bench == "agree") return TransportBench::Make(config);
+  return absl::InvalidArgumentError(absl::StrCat("there is no bench '", config.bench, "'"));
+}
+
+}  // namespace lockstep

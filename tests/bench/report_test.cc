@@ -1,0 +1,64 @@
+#include "tests/bench/report.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+CaseResult Case(const std::string& name, const std::vector<double>& times) {
+  CaseResult result = {.name = name, .bytes = 64};
+  for (const double ms : times) {
+    result.repetitions.push_back({.ms = ms, .parts_ms = {{"1 half", ms / 2}}});
+  }
+  return result;
+}
+
+TEST(Report, AResultHoldsWhatWasMeasured) {
+  const nlohmann::json report = MakeReport({.ranks = 4}, {Case("step", {3, 1, 2})}, {});
+  const nlohmann::json& step = report["results"][0];
+  EXPECT_EQ(step["name"], "step");
+  EXPECT_EQ(step["ranks"], 4);
+  EXPECT_EQ(step["median_ms"], 2);
+  EXPECT_EQ(step["best_ms"], 1);
+  EXPECT_EQ(step["p99_ms"], 3);
+  EXPECT_EQ(step["bytes"], 64);
+  EXPECT_EQ(step["parts_median_ms"]["1 half"], 1);
+}
+
+TEST(Report, ARatioIsAPeersTimeOverOurs) {
+  const nlohmann::json report =
+      MakeReport({}, {Case("step", {10, 20, 10}), Case("zero_fused", {30, 30, 30}),
+                      Case("bandwidth_probe", {8, 8, 8})}, {});
+  EXPECT_EQ(report["ratios"]["zero_fused"], 3);
+  EXPECT_EQ(report["ratios"]["bandwidth_probe"], 0.8);
+  EXPECT_EQ(report["ratio_quartiles"]["zero_fused"], nlohmann::json({1.5, 3}));
+}
+
+TEST(Report, RatiosOfWhatWasNotMeasuredAreLeftOut) {
+  const nlohmann::json report = MakeReport({}, {Case("zero_fused", {30}), Case("agree", {0.02})}, {});
+  EXPECT_FALSE(report["ratios"].contains("zero_fused"));
+  EXPECT_EQ(report["ratios"]["agree_share"], 0.001);
+}
+
+TEST(Report, TheTextShowsCasesPartsAndRatios) {
+  const std::string text =
+      ReportText(MakeReport({}, {Case("step", {10}), Case("fairscale", {25})}, {}));
+  EXPECT_THAT(text, HasSubstr("1 half"));
+  EXPECT_THAT(text, HasSubstr("fairscale             2.500"));
+  EXPECT_THAT(text, Not(HasSubstr("Memory")));
+}
+
+TEST(Report, AnUnknownAmountOfMemoryIsNoNumber) {
+  const nlohmann::json held = {{"peak_bytes", 3 << 20}, {"bound_bytes", 4 << 20},
+                               {"mapped_peer_gradient_bytes", 1 << 20},
+                               {"proportional_bytes", -1}, {"peak_while_joining_bytes", 5 << 20}};
+  const std::string text = ReportText(MakeReport({}, {Case("step", {10})}, {held}));
+  EXPECT_THAT(text, HasSubstr("0            3        4           1          2            ?              5"));
+}
+
+}  // namespace
+}  // namespace lockstep
