@@ -35,6 +35,7 @@ TEST(Report, ARatioIsAPeersTimeOverOurs) {
                       Case("bandwidth_probe", {8, 8, 8})}, {});
   EXPECT_EQ(report["ratios"]["zero_fused"], 3);
   EXPECT_EQ(report["ratios"]["bandwidth_probe"], 0.8);
+  EXPECT_EQ(report["ratios_of_best"]["zero_fused"], 3);
   EXPECT_EQ(report["ratio_quartiles"]["zero_fused"], nlohmann::json({1.5, 3}));
 }
 
