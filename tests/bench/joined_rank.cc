@@ -44,9 +44,16 @@ absl::StatusOr<std::unique_ptr<JoinedRank>> JoinedRank::Join(const RankConfig& c
                             .manifest = std::move(manifest),
                             .transport = options.transport}));
   std::unique_ptr<JoinedRank> joined(new JoinedRank());
-  joined->factory_ = std::make_shared<TimedFactory>(FactoryOf(config.transport));
-  LOCKSTEP_ASSIGN_OR_RETURN(joined->session_, Session::JoinBy(std::move(link), joined->factory_,
-                                                              options, module, optimizer));
+  joined->factory_ = FactoryOf(config.transport);
+  auto timed = std::make_shared<WrappingFactory>(
+      joined->factory_.get(), [joined = joined.get()](std::unique_ptr<Transport> base) {
+        auto transport = std::make_unique<TimedTransport>(std::move(base));
+        joined->transport_ = transport.get();
+        return transport;
+      });
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      joined->session_,
+      Session::JoinBy(std::move(link), std::move(timed), options, module, optimizer));
   return joined;
 }
 

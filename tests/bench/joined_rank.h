@@ -22,12 +22,13 @@ class JoinedRank {
                                                           torch::nn::Module& module);
 
   Session& session() { return *session_; }
-  TimedTransport& transport() { return *factory_->last(); }
+  TimedTransport& transport() { return *transport_; }
 
  private:
   JoinedRank() = default;
 
-  std::shared_ptr<TimedFactory> factory_;
+  std::unique_ptr<TransportFactory> factory_;  // outlives the session
+  TimedTransport* transport_ = nullptr;        // the session's
   std::unique_ptr<Session> session_;
 };
 
