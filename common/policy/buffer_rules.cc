@@ -54,4 +54,10 @@ BufferMatch BufferRules::Find(absl::string_view name) const {
   return {.treatment = rule >= 0 ? rule : static_cast<int>(patterns_.rules.size())};
 }
 
+bool BufferRules::Synchronises(absl::string_view name) const {
+  const int treatment = Find(name).treatment;
+  return treatment >= 0 &&
+         treatments_[static_cast<std::size_t>(treatment)].operation != Operation::kNone;
+}
+
 }  // namespace lockstep

@@ -44,6 +44,9 @@ class BufferRules {
 
   // Takes time in proportion to the number of patterns that are no plain names.
   BufferMatch Find(absl::string_view name) const;
+  // Whether the buffer is ever made equal: treated, and by another operation than
+  // kNone. Takes as long as Find().
+  bool Synchronises(absl::string_view name) const;
 
   // One for each rule of the policy, in order, and the policy's own at the end.
   const std::vector<Treatment>& treatments() const { return treatments_; }

@@ -65,12 +65,7 @@ const BufferRules& ModelComparison::Rules() {
 bool ModelComparison::IsSynchronised(const std::string& buffer) {
   const auto known = synchronised_.find(buffer);
   if (known != synchronised_.end()) return known->second;
-  const int treatment = Rules().Find(buffer).treatment;
-  const bool is_synchronised =
-      treatment >= 0 &&
-      Rules().treatments()[static_cast<std::size_t>(treatment)].operation != Operation::kNone;
-  synchronised_.emplace(buffer, is_synchronised);
-  return is_synchronised;
+  return synchronised_.emplace(buffer, Rules().Synchronises(buffer)).first->second;
 }
 
 std::vector<TensorSpec> ModelComparison::Synchronised(std::span<const TensorSpec> buffers) {

@@ -281,12 +281,9 @@ absl::Status Engine::BroadcastParameters(int root) {
 absl::StatusOr<BufferDrift> Engine::MeasureBufferDrift() {
   LOCKSTEP_RETURN_IF_ERROR(error_);
   const BufferRules& rules = membership_->protocol.rules();
-  const auto is_synced = [&](absl::string_view name) {
-    const int treatment = rules.Find(name).treatment;
-    return treatment >= 0 && rules.treatments()[treatment].operation != Operation::kNone;
-  };
   absl::StatusOr<BufferDrift> drift =
-      MeasureDrift(is_synced, model_, membership_->transport.get());
+      MeasureDrift([&](absl::string_view name) { return rules.Synchronises(name); }, model_,
+                   membership_->transport.get());
   LOCKSTEP_RETURN_IF_ERROR(Latch(drift.status()));
   return drift;
 }
@@ -317,10 +314,10 @@ absl::StatusOr<Revision> Engine::RevisePolicy(const SyncPolicy& revised,
                                               const std::string& reason) {
   LOCKSTEP_RETURN_IF_ERROR(error_);
   if (link_ != nullptr) return link_->RevisePolicy(revised, reason, revise_timeout_);
-  LOCKSTEP_RETURN_IF_ERROR(Validate(revised));
+  LOCKSTEP_ASSIGN_OR_RETURN(const BufferRules rules, BufferRules::Compile(revised));
   LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, model_->Describe());
-  LOCKSTEP_RETURN_IF_ERROR(CheckPatternsMatch(revised, manifest));
-  LOCKSTEP_RETURN_IF_ERROR(CheckOperations(revised, manifest));
+  LOCKSTEP_RETURN_IF_ERROR(CheckPatternsMatch(rules, BufferNames(manifest)));
+  LOCKSTEP_RETURN_IF_ERROR(CheckOperations(rules, manifest));
   const PolicyRevised newest = own_newest_.value_or(PolicyRevised{revision(), policy()});
   if (newest.policy == revised) return newest.revision;
   const PolicyRevised next = {newest.revision.next(), revised};
@@ -357,7 +354,8 @@ void Engine::WarnAboutPolicy(bool at_start) const {
   if (!at_start) return;
   const absl::StatusOr<Manifest> manifest = model_->Describe();
   const absl::Status matched =
-      manifest.ok() ? CheckPatternsMatch(policy(), *manifest) : manifest.status();
+      manifest.ok() ? CheckPatternsMatch(membership_->protocol.rules(), BufferNames(*manifest))
+                    : manifest.status();
   if (!matched.ok()) LogWarning("policy revision ", revision().value(), ": ", matched.message());
 }
 
