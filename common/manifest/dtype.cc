@@ -35,6 +35,10 @@ int ElementBytes(DType dtype) { return RowOf(dtype).bytes; }
 
 absl::string_view DTypeName(DType dtype) { return RowOf(dtype).name; }
 
+bool IsTrainable(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kBfloat16 || dtype == DType::kFloat16;
+}
+
 std::optional<DType> DTypeFromNumber(std::int64_t number) {
   if (number < 1 || number >= kRowCount) return std::nullopt;
   return static_cast<DType>(number);

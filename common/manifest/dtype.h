@@ -41,6 +41,9 @@ int ElementBytes(DType dtype);
 // "float32", "bool", ...: as PyTorch prints them, without the "torch." prefix.
 absl::string_view DTypeName(DType dtype);
 
+// Whether parameters of that type can be trained.
+bool IsTrainable(DType dtype);
+
 // The type of that number on the wire, or nothing for an unknown one.
 std::optional<DType> DTypeFromNumber(std::int64_t number);
 

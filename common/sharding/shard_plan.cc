@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/digest.h"
+#include "common/base/status_macros.h"
 #include "common/base/text.h"
 
 namespace lockstep {
@@ -34,13 +35,38 @@ std::vector<Shard> Deal(std::int64_t flat_elements, int world_size) {
   return shards;
 }
 
+// The long type first: what needs masters is then one range of each shard.
+constexpr DType kBlockOrder[] = {DType::kFloat32, DType::kBfloat16, DType::kFloat16};
+
 bool IsAligned(std::int64_t elements) { return elements % kAlignElements == 0; }
+
+absl::Status CheckBlocks(const ShardPlan& plan) {
+  std::int64_t end = 0;
+  for (const Block& block : plan.blocks) {
+    if (block.begin != end || block.end <= block.begin || !IsAligned(block.end) ||
+        !IsTrainable(block.dtype)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the block of ", DTypeName(block.dtype), " is [", block.begin, ", ",
+                       block.end, "); expected one of a type that can be trained, which begins at ",
+                       end, " and ends at a multiple of ", kAlignElements, " behind that"));
+    }
+    end = block.end;
+  }
+  if (end == plan.flat_elements) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the blocks end at ", end,
+                                                 ", the flat space at ", plan.flat_elements,
+                                                 "; expected the same"));
+}
 
 }  // namespace
 
 std::uint64_t ShardPlan::Digest() const {
   Digester digester;
-  digester.Add(flat_elements).Add(static_cast<std::int64_t>(placements.size()));
+  digester.Add(flat_elements).Add(static_cast<std::int64_t>(blocks.size()));
+  for (const Block& block : blocks) {
+    digester.Add(static_cast<std::int64_t>(block.dtype)).Add(block.begin).Add(block.end);
+  }
+  digester.Add(static_cast<std::int64_t>(placements.size()));
   for (const Placement& placement : placements) {
     digester.Add(absl::string_view(placement.name)).Add(placement.offset).Add(placement.elements);
   }
@@ -57,24 +83,32 @@ absl::StatusOr<ShardPlan> PlanShards(const Manifest& manifest, int world_size) {
   }
   ShardPlan plan;
   for (const ParameterSpec& parameter : manifest.parameters) {
-    if (!parameter.trainable) continue;
     const TensorSpec& tensor = parameter.tensor;
-    if (tensor.dtype != DType::kFloat32) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("parameter ", Quoted(tensor.name), " is ", tensor.ToString(),
-                       ", but only float32 parameters can be trained; convert it to float32 or "
-                       "freeze it (requires_grad = false)"));
+    if (!parameter.trainable || IsTrainable(tensor.dtype)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter ", Quoted(tensor.name), " is ", tensor.ToString(),
+                     ", but only float32, bfloat16 and float16 parameters can be trained; convert "
+                     "it or freeze it (requires_grad = false)"));
+  }
+  for (const DType dtype : kBlockOrder) {
+    const std::int64_t begin = plan.flat_elements;
+    for (const ParameterSpec& parameter : manifest.parameters) {
+      const TensorSpec& tensor = parameter.tensor;
+      if (!parameter.trainable || tensor.dtype != dtype) continue;
+      const std::int64_t elements = tensor.elements();
+      std::int64_t padded = 0;
+      const std::int64_t offset = plan.flat_elements;
+      if (!RoundUp(elements, &padded) ||
+          __builtin_add_overflow(offset, padded, &plan.flat_elements)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("the flat parameter space up to parameter ", Quoted(tensor.name), " (",
+                         tensor.ToString(), ") has more elements than fit into 63 bits"));
+      }
+      plan.placements.push_back({.name = tensor.name, .offset = offset, .elements = elements});
     }
-    const std::int64_t elements = tensor.elements();
-    std::int64_t padded = 0;
-    const std::int64_t offset = plan.flat_elements;
-    if (!RoundUp(elements, &padded) ||
-        __builtin_add_overflow(offset, padded, &plan.flat_elements)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the flat parameter space up to parameter ", Quoted(tensor.name), " (",
-                       tensor.ToString(), ") has more elements than fit into 63 bits"));
+    if (plan.flat_elements > begin) {
+      plan.blocks.push_back({.dtype = dtype, .begin = begin, .end = plan.flat_elements});
     }
-    plan.placements.push_back({.name = tensor.name, .offset = offset, .elements = elements});
   }
   plan.shards = Deal(plan.flat_elements, world_size);
   return plan;
@@ -107,19 +141,33 @@ absl::Status Validate(const ShardPlan& plan) {
                                                    ", the flat space at ", plan.flat_elements,
                                                    "; expected the same"));
   }
+  LOCKSTEP_RETURN_IF_ERROR(CheckBlocks(plan));
   std::int64_t free = 0;
+  std::size_t at = 0;  // the block that the placement must lie in
   for (const Placement& placement : plan.placements) {
+    while (at < plan.blocks.size() && plan.blocks[at].end <= placement.offset &&
+           placement.elements > 0) {
+      ++at;
+    }
+    const std::int64_t end = at < plan.blocks.size() ? plan.blocks[at].end : plan.flat_elements;
     if (placement.offset < free || !IsAligned(placement.offset) || placement.elements < 0 ||
-        placement.offset > plan.flat_elements ||
-        placement.elements > plan.flat_elements - placement.offset) {
+        placement.offset > end || placement.elements > end - placement.offset) {
       return absl::InvalidArgumentError(absl::StrCat(
           "parameter ", Quoted(placement.name), " is placed at ", placement.offset, " with ",
-          placement.elements, " elements; expected an aligned place in [", free, ", ",
-          plan.flat_elements, ")"));
+          placement.elements, " elements; expected an aligned place in [", free, ", ", end, ")"));
     }
     free = placement.offset + placement.elements;
   }
   return absl::OkStatus();
+}
+
+std::vector<Shard> ShardsWithin(const ShardPlan& plan, const Block& block) {
+  std::vector<Shard> shards;
+  for (const Shard& shard : plan.shards) {
+    shards.push_back({.begin = std::clamp(shard.begin, block.begin, block.end) - block.begin,
+                      .end = std::clamp(shard.end, block.begin, block.end) - block.begin});
+  }
+  return shards;
 }
 
 }  // namespace lockstep

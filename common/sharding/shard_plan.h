@@ -1,8 +1,9 @@
 // ShardPlan: which rank owns which range of the flat parameter space.
 //
-// The flat space is all trainable parameters one behind the other, in manifest
-// order, each rounded up to kAlignElements so that every tensor starts on a
-// cache line. A shard is one contiguous range of it and may cut through tensors:
+// The flat space is all trainable parameters one behind the other, each rounded up
+// to kAlignElements so that every tensor starts on a cache line: block by block, one
+// for each element type, and in manifest order within one.
+// A shard is one contiguous range of it and may cut through tensors and blocks:
 // element-wise optimizers do not care, and the balance is perfect (to one cache
 // line). Computed alike by coordinator and workers and compared by digest.
 //
@@ -23,7 +24,7 @@ namespace lockstep {
 // Bound on the members of an epoch.
 inline constexpr int kMaxWorldSize = 4096;
 
-// 64 bytes of float32.
+// 64 bytes of float32, 32 of the short types.
 inline constexpr std::int64_t kAlignElements = 16;
 
 struct Placement {  // one trainable parameter in the flat space
@@ -42,9 +43,22 @@ struct Shard {  // [begin, end) in elements, owned by the rank of its index
   bool operator==(const Shard&) const = default;
 };
 
+// Types that IsTrainable().
+inline constexpr int kMaxBlocks = 3;
+
+struct Block {  // [begin, end) in elements, all of one type
+  DType dtype = DType::kFloat32;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  std::int64_t elements() const { return end - begin; }
+  bool operator==(const Block&) const = default;
+};
+
 struct ShardPlan {
   std::int64_t flat_elements = 0;      // padding included; multiple of kAlignElements
-  std::vector<Placement> placements;   // in manifest order
+  std::vector<Block> blocks;           // float32 first; consecutive, cover the flat space
+  std::vector<Placement> placements;   // in the order of their offsets
   std::vector<Shard> shards;           // by rank; consecutive, cover the flat space
 
   std::uint64_t Digest() const;
@@ -54,13 +68,17 @@ struct ShardPlan {
 // `world_size` shards, each aligned to kAlignElements, no two of which differ by
 // more than that; lower ranks own the longer ones. `manifest` passed Validate.
 // Errors: InvalidArgument: world_size not in [1, kMaxWorldSize], or a trainable
-//   parameter that is not float32 (named, with what to do).
+//   parameter whose type is not IsTrainable() (named, with what to do).
 absl::StatusOr<ShardPlan> PlanShards(const Manifest& manifest, int world_size);
 
-// Checks that the shards cover the flat space without gap or overlap, that all is
-// aligned, and that the placements lie in it one behind the other. Errors:
-//   InvalidArgument says which rank's shard or which parameter is wrong.
+// Checks that shards and blocks cover the flat space without gap or overlap, that all
+// is aligned, and that the placements lie in it one behind the other, each in one
+// block. Errors:
+//   InvalidArgument says which rank's shard, which block or which parameter is wrong.
 absl::Status Validate(const ShardPlan& plan);
+
+// By rank: its shard's part of the block, counted from the block's begin.
+std::vector<Shard> ShardsWithin(const ShardPlan& plan, const Block& block);
 
 }  // namespace lockstep
 

@@ -26,11 +26,42 @@ Manifest Trainable(const std::vector<std::int64_t>& sizes) {
 TEST(PlanShards, PlacesTensorsOnCacheLinesAndCutsEvenly) {
   const ShardPlan expected = {
       .flat_elements = 64,
+      .blocks = {{DType::kFloat32, 0, 64}},
       .placements = {{"p0", 0, 1}, {"p1", 16, 17}, {"p2", 48, 16}},
       .shards = {{0, 32}, {32, 48}, {48, 64}},
   };
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const ShardPlan plan, PlanShards(Trainable({1, 17, 16}), 3));
   EXPECT_EQ(plan, expected);
+}
+
+TEST(PlanShards, PutsParametersOfOneTypeIntoOneBlock) {
+  Manifest manifest = Trainable({17, 3, 16, 5});
+  manifest.parameters[0].tensor.dtype = DType::kFloat16;
+  manifest.parameters[1].tensor.dtype = DType::kBfloat16;
+  manifest.parameters[3].tensor.dtype = DType::kBfloat16;
+  const ShardPlan expected = {
+      .flat_elements = 80,
+      .blocks = {{DType::kFloat32, 0, 16}, {DType::kBfloat16, 16, 48}, {DType::kFloat16, 48, 80}},
+      .placements = {{"p2", 0, 16}, {"p1", 16, 3}, {"p3", 32, 5}, {"p0", 48, 17}},
+      .shards = {{0, 48}, {48, 80}},
+  };
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const ShardPlan plan, PlanShards(manifest, 2));
+  EXPECT_EQ(plan, expected);
+  LOCKSTEP_EXPECT_OK(Validate(plan));
+}
+
+TEST(ShardsWithin, IsEachShardsPartOfABlock) {
+  Manifest manifest = Trainable({48, 32});
+  manifest.parameters[1].tensor.dtype = DType::kBfloat16;
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const ShardPlan plan, PlanShards(manifest, 5));
+  EXPECT_EQ(ShardsWithin(plan, plan.blocks[0]),
+            (std::vector<Shard>{{0, 16}, {16, 32}, {32, 48}, {48, 48}, {48, 48}}));
+  EXPECT_EQ(ShardsWithin(plan, plan.blocks[1]),
+            (std::vector<Shard>{{0, 0}, {0, 0}, {0, 0}, {0, 16}, {16, 32}}));
+  // One that reaches over the border.
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const ShardPlan two, PlanShards(manifest, 2));
+  EXPECT_EQ(ShardsWithin(two, two.blocks[0]), (std::vector<Shard>{{0, 48}, {48, 48}}));
+  EXPECT_EQ(ShardsWithin(two, two.blocks[1]), (std::vector<Shard>{{0, 0}, {0, 32}}));
 }
 
 TEST(PlanShards, LeavesFrozenParametersOut) {
@@ -111,11 +142,11 @@ TEST(PlanShards, RefusesWhatItCannotShard) {
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr(std::to_string(world_size) + " ranks")));
   }
-  Manifest half = Trainable({1, 2});
-  half.parameters[1].tensor.dtype = DType::kFloat16;
-  EXPECT_THAT(PlanShards(half, 2),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'p1' is float16[2]")));
-  EXPECT_THAT(PlanShards(half, 2),
+  Manifest whole = Trainable({1, 2});
+  whole.parameters[1].tensor.dtype = DType::kFloat64;
+  EXPECT_THAT(PlanShards(whole, 2),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'p1' is float64[2]")));
+  EXPECT_THAT(PlanShards(whole, 2),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("freeze it")));
   EXPECT_THAT(PlanShards(Trainable({INT64_MAX}), 2),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'p0'")));
@@ -146,6 +177,14 @@ TEST(ValidatePlan, SaysWhatIsWrong) {
       {[](ShardPlan& p) { p.shards[1].begin = 48; }, "rank 1 is [48, 48)"},
       {[](ShardPlan& p) { p.shards[0].end = -16; }, "rank 0 is [0, -16)"},
       {[](ShardPlan& p) { p.shards[0].end = p.shards[1].begin = 33; }, "rank 0 is [0, 33)"},
+      {[](ShardPlan& p) { p.blocks.clear(); }, "blocks end at 0"},
+      {[](ShardPlan& p) { p.blocks[0].begin = 16; }, "expected one of a type that can be trained"},
+      {[](ShardPlan& p) { p.blocks[0].end = 63; }, "block of float32 is [0, 63)"},
+      {[](ShardPlan& p) { p.blocks[0].dtype = DType::kInt8; }, "block of int8"},
+      {[](ShardPlan& p) {
+         p.blocks = {{DType::kFloat32, 0, 32}, {DType::kBfloat16, 32, 64}};
+         p.placements[1].offset = 16;
+       }, "'p1' is placed at 16 with 17 elements"},
       {[](ShardPlan& p) { p.placements[1].offset = 0; }, "'p1' is placed at 0"},
       {[](ShardPlan& p) { p.placements[1].offset = 17; }, "'p1' is placed at 17"},
       {[](ShardPlan& p) { p.placements[1].elements = -1; }, "'p1'"},

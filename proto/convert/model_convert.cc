@@ -86,12 +86,19 @@ v1::ShardPlan ToProto(const ShardPlan& plan) {
     added.set_begin(shard.begin);
     added.set_end(shard.end);
   }
+  for (const Block& block : plan.blocks) {
+    v1::ShardPlan::Block& added = *proto.add_blocks();
+    added.set_dtype(static_cast<std::int32_t>(block.dtype));
+    added.set_begin(block.begin);
+    added.set_end(block.end);
+  }
   return proto;
 }
 
 absl::StatusOr<ShardPlan> FromProto(const v1::ShardPlan& proto) {
   LOCKSTEP_RETURN_IF_ERROR(AtMostEntries("placements", proto.placements_size(), kMaxTensors));
   LOCKSTEP_RETURN_IF_ERROR(AtMostEntries("shards", proto.shards_size(), kMaxWorldSize));
+  LOCKSTEP_RETURN_IF_ERROR(AtMostEntries("blocks", proto.blocks_size(), kMaxBlocks));
   ShardPlan plan{.flat_elements = proto.flat_elements()};
   plan.placements.reserve(proto.placements_size());
   for (const v1::ShardPlan::Placement& placement : proto.placements()) {
@@ -102,6 +109,11 @@ absl::StatusOr<ShardPlan> FromProto(const v1::ShardPlan& proto) {
   plan.shards.reserve(proto.shards_size());
   for (const v1::ShardPlan::Range& shard : proto.shards()) {
     plan.shards.push_back({.begin = shard.begin(), .end = shard.end()});
+  }
+  for (const v1::ShardPlan::Block& block : proto.blocks()) {
+    plan.blocks.push_back({.dtype = DTypeFromNumber(block.dtype()).value_or(DType::kUnspecified),
+                           .begin = block.begin(),
+                           .end = block.end()});
   }
   LOCKSTEP_RETURN_IF_ERROR(Validate(plan));
   return plan;

@@ -3,28 +3,45 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace lockstep {
+#include "worker/numeric/vector_loop.h"
 
-void StreamStep(std::span<const std::span<const float>> gradients, std::span<float> parameters,
-                std::span<float> moment1, std::span<float> moment2) {
-  // The sum of a block stays in the first-level cache.
-  constexpr std::size_t kBlock = 1024;
-  float sum[kBlock];
-  for (std::size_t begin = 0; begin < parameters.size(); begin += kBlock) {
-    const std::size_t n = std::min(kBlock, parameters.size() - begin);
-    std::fill_n(sum, n, 0.0f);
-    for (const std::span<const float> gradient : gradients) {
-      const float* __restrict from = gradient.data() + begin;
-      for (std::size_t i = 0; i < n; ++i) sum[i] += from[i];
-    }
-    float* __restrict p = parameters.data() + begin;
-    float* __restrict m = moment1.data() + begin;
-    float* __restrict v = moment2.data() + begin;
-    for (std::size_t i = 0; i < n; ++i) {
+namespace lockstep {
+namespace {
+
+LOCKSTEP_VECTORIZE void Add(const float* __restrict from, std::size_t n, float* __restrict sum) {
+  ForEachLine(n, [=](std::size_t begin, auto width) {
+    PrefetchToRead(from + begin);
+    for (std::size_t i = begin; i < begin + width; ++i) sum[i] += from[i];
+  });
+}
+
+LOCKSTEP_VECTORIZE void AddToAll(const float* __restrict sum, std::size_t n, float* __restrict p,
+                                 float* __restrict m, float* __restrict v) {
+  ForEachLine(n, [=](std::size_t begin, auto width) {
+    PrefetchToWrite(p + begin);
+    PrefetchToWrite(m + begin);
+    PrefetchToWrite(v + begin);
+#pragma GCC ivdep
+    for (std::size_t i = begin; i < begin + width; ++i) {
       p[i] += sum[i];
       m[i] += sum[i];
       v[i] += sum[i];
     }
+  });
+}
+
+}  // namespace
+
+void StreamStep(std::span<const std::span<const float>> gradients, std::span<float> parameters,
+                std::span<float> moment1, std::span<float> moment2) {
+  // The sum of a block stays in the first-level cache.
+  constexpr std::size_t kBlock = 2048;
+  float sum[kBlock];
+  for (std::size_t begin = 0; begin < parameters.size(); begin += kBlock) {
+    const std::size_t n = std::min(kBlock, parameters.size() - begin);
+    std::fill_n(sum, n, 0.0f);
+    for (const std::span<const float> gradient : gradients) Add(gradient.data() + begin, n, sum);
+    AddToAll(sum, n, parameters.data() + begin, moment1.data() + begin, moment2.data() + begin);
   }
 }
 

@@ -14,11 +14,10 @@
 #include "tests/bench/resnet_buffers.h"
 #include "tests/bench/timed_transport.h"
 #include "torch/torch.h"
+#include "worker/memory/host_memory.h"
 
 namespace lockstep {
 namespace {
-
-constexpr absl::Duration kBarrierTimeout = absl::Seconds(60);
 
 Nanos Between(BenchClock::time_point begin, BenchClock::time_point end) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count();
@@ -46,8 +45,9 @@ class StepBench final : public RankBench {
   }
 
   absl::Status Prepare(const std::string& name) override {
+    // As backward hands them over.
     for (const at::Tensor& parameter : module_->parameters()) {
-      parameter.mutable_grad().fill_(1e-3f * static_cast<float>(config_.rank + 1));
+      parameter.backward(torch::full_like(parameter, 1e-3f * static_cast<float>(config_.rank + 1)));
     }
     return absl::OkStatus();
   }
@@ -59,13 +59,11 @@ class StepBench final : public RankBench {
     const TimedTransport& transport = joined_->transport();
     return Repetition{
         .total = Between(begin, end),
-        .parts = {{"1 collect", Between(begin, transport.reduce().begin)},
-                  {"2 reduce to owners", Between(transport.reduce().begin, transport.reduce().end)},
-                  {"3 norm", Between(transport.reduce().end, transport.agree().begin)},
-                  {"4 agree", Between(transport.agree().begin, transport.agree().end)},
-                  {"5 update", Between(transport.agree().end, transport.spread().begin)},
-                  {"6 spread", Between(transport.spread().begin, transport.spread().end)},
-                  {"7 zero and report", Between(transport.spread().end, end)}}};
+        .parts = {{"1 collect", Between(begin, transport.agree().begin)},
+                  {"2 agree", Between(transport.agree().begin, transport.agree().end)},
+                  {"3 sum and update", Between(transport.agree().end, transport.updated())},
+                  {"4 spread", Between(transport.updated(), transport.update().end)},
+                  {"5 commit and report", Between(transport.update().end, end)}}};
   }
 
   nlohmann::json Leave() override {
@@ -100,12 +98,15 @@ class StepBench final : public RankBench {
 // of the parameters in shared pages, moments in own ones.
 class ProbeBench final : public RankBench {
  public:
-  explicit ProbeBench(const RankConfig& config) : config_(config) {
+  static absl::StatusOr<std::unique_ptr<RankBench>> Make(const RankConfig& config) {
     const std::int64_t elements = config.sizes.step_elements();
-    begin_ = elements * config.rank / config.ranks;
-    end_ = elements * (config.rank + 1) / config.ranks;
-    moment1_.resize(end_ - begin_);
-    moment2_.resize(end_ - begin_);
+    const std::int64_t begin = elements * config.rank / config.ranks;
+    const std::int64_t end = elements * (config.rank + 1) / config.ranks;
+    const std::int64_t bytes = (end - begin) * static_cast<std::int64_t>(sizeof(float));
+    LOCKSTEP_ASSIGN_OR_RETURN(HostMemory moment1, HostMemory::Allocate(bytes));
+    LOCKSTEP_ASSIGN_OR_RETURN(HostMemory moment2, HostMemory::Allocate(bytes));
+    return std::unique_ptr<RankBench>(
+        new ProbeBench(config, begin, end, std::move(moment1), std::move(moment2)));
   }
 
   absl::Status Prepare(const std::string& name) override {
@@ -117,19 +118,22 @@ class ProbeBench final : public RankBench {
     const auto begin = BenchClock::now();
     std::vector<std::span<const float>> gradients;
     for (int rank = 0; rank < config_.ranks; ++rank) gradients.push_back(Owned(1 + rank));
-    StreamStep(gradients, Owned(0), moment1_, moment2_);
-    const auto streamed = BenchClock::now();
-    LOCKSTEP_RETURN_IF_ERROR(config_.memory->Barrier(config_.ranks, kBarrierTimeout));
-    const auto met = BenchClock::now();
-    std::ranges::fill(Arena(1 + config_.rank), 0.0f);
-    const auto end = BenchClock::now();
-    return Repetition{.total = Between(begin, end),
-                      .parts = {{"1 streams", Between(begin, streamed)},
-                                {"2 meet", Between(streamed, met)},
-                                {"3 zero", Between(met, end)}}};
+    StreamStep(gradients, Owned(0), Floats(moment1_), Floats(moment2_));
+    return Repetition{.total = Between(begin, BenchClock::now())};
   }
 
  private:
+  ProbeBench(const RankConfig& config, std::int64_t begin, std::int64_t end, HostMemory moment1,
+             HostMemory moment2)
+      : config_(config),
+        begin_(begin),
+        end_(end),
+        moment1_(std::move(moment1)),
+        moment2_(std::move(moment2)) {}
+
+  std::span<float> Floats(const HostMemory& memory) const {
+    return {reinterpret_cast<float*>(memory.data()), static_cast<std::size_t>(end_ - begin_)};
+  }
   // 0: the parameters; 1 + r: rank r's gradients.
   std::span<float> Arena(int index) const {
     const std::int64_t elements = config_.sizes.step_elements();
@@ -139,10 +143,10 @@ class ProbeBench final : public RankBench {
   std::span<float> Owned(int index) const { return Arena(index).subspan(begin_, end_ - begin_); }
 
   const RankConfig config_;
-  std::int64_t begin_ = 0;
-  std::int64_t end_ = 0;
-  std::vector<float> moment1_;
-  std::vector<float> moment2_;
+  const std::int64_t begin_;
+  const std::int64_t end_;
+  const HostMemory moment1_;
+  const HostMemory moment2_;
 };
 
 class BuffersBench final : public RankBench {
@@ -233,7 +237,7 @@ class TransportBench final : public RankBench {
 
 absl::StatusOr<std::unique_ptr<RankBench>> MakeRankBench(const RankConfig& config) {
   if (config.bench == "step") return StepBench::Make(config);
-  if (config.bench == "probe") return std::make_unique<ProbeBench>(config);
+  if (config.bench == "probe") return ProbeBench::Make(config);
   if (config.bench == "buffers") return BuffersBench::Make(config);
   if (config.bench == "broadcast" || config.bench == "agree") return TransportBench::Make(config);
   return absl::InvalidArgumentError(absl::StrCat("there is no bench '", config.bench, "'"));

@@ -11,11 +11,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "worker/memory/huge_pages.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kBarrierBytes = 4096;
+// The room behind it may be in huge pages.
+constexpr std::int64_t kBarrierBytes = kHugePageBytes;
 // Then others may need the core more.
 constexpr int kSpins = 2000;
 
@@ -35,11 +37,13 @@ absl::Status SystemError(const char* what) {
 absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Create(std::int64_t room_bytes) {
   const int fd = memfd_create("lockstep-bench", MFD_CLOEXEC);
   if (fd < 0) return SystemError("memfd_create");
-  if (ftruncate(fd, kBarrierBytes + room_bytes) != 0) {
+  if (ftruncate(fd, kBarrierBytes + HugePageAligned(room_bytes)) != 0) {
     close(fd);
     return SystemError("ftruncate");
   }
-  return Map(fd);
+  auto memory = Map(fd);
+  if (memory.ok()) CollapseIntoHugePages((*memory)->room(), HugePageAligned(room_bytes));
+  return memory;
 }
 
 absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Open(const std::string& path) {
@@ -52,7 +56,9 @@ absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Map(int fd) {
   struct stat status = {};
   void* data = MAP_FAILED;
   if (fstat(fd, &status) == 0) {
-    data = mmap(nullptr, status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    std::byte* const place = ReserveAligned(status.st_size);
+    data = mmap(place, status.st_size, PROT_READ | PROT_WRITE,
+                MAP_SHARED | (place == nullptr ? 0 : MAP_FIXED), fd, 0);
   }
   if (data == MAP_FAILED) {
     const absl::Status error = SystemError("mmap");

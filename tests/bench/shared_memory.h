@@ -1,7 +1,7 @@
 // Memory that the ranks of a group share apart from Lockstep: a barrier to start
 // repetitions together, and room for the bandwidth probe.
 //
-// Of one page for the barrier, then the room.
+// Of one huge page for the barrier, then the room, in pages as Lockstep's are.
 #ifndef LOCKSTEP_TESTS_BENCH_SHARED_MEMORY_H_
 #define LOCKSTEP_TESTS_BENCH_SHARED_MEMORY_H_
 

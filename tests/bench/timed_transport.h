@@ -30,15 +30,16 @@ class TimedTransport final : public ForwardingTransport {
  public:
   using ForwardingTransport::ForwardingTransport;
 
-  absl::Status ReduceToOwners(const Arena& gradients, std::span<const Shard> shards,
-                              float weight) override {
-    const Note note(reduce_);
-    return ForwardingTransport::ReduceToOwners(gradients, shards, weight);
-  }
-  absl::Status BroadcastFromOwners(const Arena& parameters,
-                                   std::span<const Shard> shards) override {
-    const Note note(spread_);
-    return ForwardingTransport::BroadcastFromOwners(parameters, shards);
+  absl::Status UpdateShards(const Arena& gradients, const Arena& parameters,
+                            std::span<const Shard> shards, std::span<const float> weights,
+                            const ConsumeSums& update) override {
+    const Note note(update_);
+    return ForwardingTransport::UpdateShards(
+        gradients, parameters, shards, weights,
+        [&](std::int64_t begin, std::span<const float> sums) {
+          update(begin, sums);
+          updated_ = BenchClock::now();
+        });
   }
   absl::StatusOr<Agreement> Agree(const ControlWord& mine) override {
     const Note note(agree_);
@@ -46,14 +47,15 @@ class TimedTransport final : public ForwardingTransport {
   }
 
   // Of the last call each.
-  const Span& reduce() const { return reduce_; }
   const Span& agree() const { return agree_; }
-  const Span& spread() const { return spread_; }
+  const Span& update() const { return update_; }
+  // When this rank had made its last update in it.
+  BenchClock::time_point updated() const { return updated_; }
 
  private:
-  Span reduce_;
   Span agree_;
-  Span spread_;
+  Span update_;
+  BenchClock::time_point updated_;
 };
 
 }  // namespace lockstep

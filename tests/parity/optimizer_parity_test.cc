@@ -179,7 +179,7 @@ class OurSteps {
     options.loss_scale = recipe_.loss_scale;
     LOCKSTEP_RETURN_IF_ERROR(engine.SetLearningRate(recipe_.LearningRate(step)));
     LOCKSTEP_RETURN_IF_ERROR(engine.Step(options));
-    norms_.push_back(engine.stats().last_grad_norm);
+    norms_.push_back(engine.stats().last_grad_norm.value_or(0));
     return absl::OkStatus();
   }
 

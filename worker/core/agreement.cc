@@ -1,6 +1,7 @@
 #include "worker/core/agreement.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "absl/status/status.h"
@@ -64,6 +65,7 @@ absl::StatusOr<Agreement> Combine(std::span<const ControlWord> words,
   LOCKSTEP_CHECK(!words.empty() && words.size() == members.size());
   std::int64_t log_number = std::numeric_limits<std::int64_t>::max();
   Agreement agreement;
+  double bound = 0;
   for (std::size_t rank = 0; rank < words.size(); ++rank) {
     const ControlWord& word = words[rank];
     if (word.step != words[0].step) return DifferentSteps(words, members);
@@ -79,9 +81,16 @@ absl::StatusOr<Agreement> Combine(std::span<const ControlWord> words,
     }
     agreement.samples_by_rank.push_back(word.samples);
     log_number = std::min(log_number, word.log_number);
-    agreement.finite = agreement.finite && word.finite != 0;
-    agreement.squared_norm += word.squared_norm;
+    agreement.weights.push_back(word.weight);
+    if (word.weight == 0) continue;
+    if (word.not_finite != kAllFinite) {
+      agreement.not_finite.push_back({static_cast<int>(rank), word.not_finite});
+    }
+    bound += std::fabs(static_cast<double>(word.weight)) * word.largest;
   }
+  // Half of it leaves room for the rounding of each addition. NaN is no bound.
+  agreement.finite =
+      agreement.not_finite.empty() && bound <= std::numeric_limits<float>::max() / 2;
   LOCKSTEP_RETURN_IF_ERROR(CheckSettingsEqual(words, members));
   agreement.settings = words[0].settings;
   agreement.log_number = LogNumber(log_number);

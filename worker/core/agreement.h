@@ -22,22 +22,36 @@ struct UpdateSettings {
   double loss_scale = 1;     // what gradients are divided by
 };
 
+inline constexpr std::int64_t kAllFinite = -1;
+
 // Trivially copyable: transports move it as bytes.
 struct ControlWord {
   std::int64_t step = 0;        // the step being taken; must be equal on all ranks
   std::int64_t log_number = 0;  // newest control entry this rank knows
   std::int64_t samples = 0;     // in this rank's part of the batch; may be 0
-  std::int64_t finite = 1;      // 0: this rank's shard of the gradient has an Inf or NaN
-  double squared_norm = 0;      // of this rank's shard of the summed gradient
+  float weight = 1;   // of this rank's gradient in the sum; 0: it does not count
+  float largest = 0;  // magnitude in this rank's gradient
+  // The plan's number of the first parameter in whose gradient this rank has an Inf or
+  // NaN; kAllFinite: there is none.
+  std::int64_t not_finite = kAllFinite;
   UpdateSettings settings;
+};
+
+struct NotFinite {
+  int rank = 0;
+  std::int64_t placement = 0;  // the first such of that rank
+
+  bool operator==(const NotFinite&) const = default;
 };
 
 struct Agreement {
   LogNumber log_number;      // known to every rank: entries up to it take effect
   std::int64_t samples = 0;  // of the whole batch
   std::vector<std::int64_t> samples_by_rank;
-  bool finite = true;        // the whole gradient is finite
-  double squared_norm = 0;   // of the whole gradient, summed in rank order
+  std::vector<float> weights;  // by rank
+  // The sum over ranks of weight * gradient is finite, whatever the order of additions.
+  bool finite = true;
+  std::vector<NotFinite> not_finite;  // in rank order; without ranks that do not count
   UpdateSettings settings;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,22 +25,45 @@ TEST(Combine, TakesTheLeastLogNumberThatEveryRankKnows) {
   EXPECT_EQ(agreement.log_number, LogNumber(3));
 }
 
-TEST(Combine, AddsSamplesAndNormsInRankOrder) {
-  const std::vector<ControlWord> words = {{.samples = 8, .squared_norm = 1e16},
-                                          {.samples = 0, .squared_norm = 1},
-                                          {.samples = 3, .squared_norm = -1e16}};
+TEST(Combine, AddsSamplesAndKeepsWeightsByRank) {
+  const std::vector<ControlWord> words = {{.samples = 8, .weight = 8},
+                                          {.samples = 0, .weight = 0},
+                                          {.samples = 3, .weight = 1}};
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Agreement agreement, Combine(words, {"a", "b", "c"}));
   EXPECT_EQ(agreement.samples, 11);
-  EXPECT_EQ(agreement.squared_norm, (1e16 + 1) + -1e16);
+  EXPECT_EQ(agreement.weights, (std::vector<float>{8, 0, 1}));
 }
 
 TEST(Combine, IsFiniteOnlyIfEveryRankIs) {
   std::vector<ControlWord> words(3);
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(Agreement agreement, Combine(words, {"a", "b", "c"}));
   EXPECT_TRUE(agreement.finite);
-  words[2].finite = 0;
+  words[1].not_finite = 7;
+  words[2].not_finite = 0;
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(agreement, Combine(words, {"a", "b", "c"}));
   EXPECT_FALSE(agreement.finite);
+  EXPECT_EQ(agreement.not_finite, (std::vector<NotFinite>{{1, 7}, {2, 0}}));
+  // A rank of weight 0 does not count.
+  words[1].weight = words[2].weight = 0;
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(agreement, Combine(words, {"a", "b", "c"}));
+  EXPECT_TRUE(agreement.finite);
+  EXPECT_TRUE(agreement.not_finite.empty());
+}
+
+TEST(Combine, IsNotFiniteIfTheWeightedSumCouldOverflow) {
+  constexpr float kMax = std::numeric_limits<float>::max();
+  const auto finite = [](float weight, float a, float b) {
+    const std::vector<ControlWord> words = {{.weight = weight, .largest = a},
+                                            {.weight = weight, .largest = b}};
+    return Combine(words, {"a", "b"})->finite;
+  };
+  EXPECT_TRUE(finite(1, kMax / 4, kMax / 4));
+  EXPECT_TRUE(finite(0.5f, kMax / 2, kMax / 2));
+  EXPECT_FALSE(finite(1, kMax / 2, kMax / 4));
+  EXPECT_FALSE(finite(-4, kMax / 4, 0));
+  EXPECT_FALSE(finite(1, std::numeric_limits<float>::infinity(), 0));
+  EXPECT_FALSE(finite(1, std::numeric_limits<float>::quiet_NaN(), 0));
+  EXPECT_FALSE(finite(std::numeric_limits<float>::quiet_NaN(), 1, 0));
 }
 
 TEST(Combine, NamesTheRanksThatAreAtDifferentSteps) {
@@ -92,7 +116,7 @@ TEST(Combine, DoesNotDependOnHowRanksAreNumberedExceptForTheNormsRounding) {
       word = {.step = 4,
               .log_number = static_cast<std::int64_t>(prng.Below(10)),
               .samples = static_cast<std::int64_t>(prng.Below(5)),
-              .finite = static_cast<std::int64_t>(prng.Below(4) != 0)};
+              .largest = prng.Below(4) != 0 ? 1.0f : 3e38f};
     }
     const std::vector<std::string> members(words.size(), "w");
     LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Agreement forward, Combine(words, members));

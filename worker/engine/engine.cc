@@ -12,6 +12,7 @@
 #include "common/base/digits.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/text.h"
 #include "common/policy/model_check.h"
 #include "common/policy/schedule.h"
 #include "worker/engine/joining.h"
@@ -23,10 +24,6 @@
 namespace lockstep {
 namespace {
 
-std::span<float> Part(const Arena& arena, const Shard& shard) {
-  return arena.values.subspan(shard.begin, shard.elements());
-}
-
 // What this rank's gradient counts for in the sum over samples.
 float WeightOf(const StepOptions& options) {
   if (options.samples == 0) return 0;
@@ -36,18 +33,6 @@ float WeightOf(const StepOptions& options) {
 // Beyond it what the gradient is multiplied by would not be a normal float.
 constexpr double kMinLossScale = 1e-30;
 constexpr double kMaxLossScale = 1e30;
-
-// The name of the first parameter whose part of `shard` is not finite.
-std::string FirstNotFinite(const ShardPlan& plan, const Arena& gradients, const Shard& shard) {
-  for (const Placement& placement : plan.placements) {
-    const std::int64_t begin = std::max(placement.offset, shard.begin);
-    const std::int64_t end = std::min(placement.offset + placement.elements, shard.end);
-    for (std::int64_t i = begin; i < end; ++i) {
-      if (!std::isfinite(gradients.values[i])) return placement.name;
-    }
-  }
-  return "";
-}
 
 }  // namespace
 
@@ -74,10 +59,10 @@ absl::Status StepOptions::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat("the step has ", samples, " samples; allowed is 0 or more"));
   }
-  if (!(max_grad_norm >= 0 && std::isfinite(max_grad_norm))) {
+  if (!(max_grad_norm >= 0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("the step's max_grad_norm is ", Digits(max_grad_norm),
-                     "; allowed is a finite number above 0, or 0 for no clipping"));
+                     "; allowed is a number above 0, or 0 for no clipping"));
   }
   if (!(loss_scale >= kMinLossScale && loss_scale <= kMaxLossScale)) {
     return absl::InvalidArgumentError(
@@ -138,9 +123,16 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(std::unique_ptr<Engine> en
 
 absl::Status Engine::MakeReplicasEqual() {
   const int root = ResolveRoot(policy().root, membership_->proposal.members).rank;
-  const bool shared = membership_->parameters.shared;
+  const std::vector<Arena>& parameters = membership_->parameters;
+  const bool shared = std::ranges::any_of(parameters, &Arena::shared);
+  std::vector<BlockMemory> memory;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    memory.push_back({.block = membership_->proposal.plan.blocks[i],
+                      .parameters = parameters[i].data,
+                      .gradients = membership_->gradients[i].data});
+  }
   LOCKSTEP_RETURN_IF_ERROR(model_->Adopt(
-      membership_->proposal.plan, membership_->parameters.values, membership_->gradients.values,
+      membership_->proposal.plan, memory,
       shared && rank() != root ? InitialValues::kDiscard : InitialValues::kCopyIn));
   adopted_ = true;
   // In a shared arena the root alone has written: the others wait for it,
@@ -169,24 +161,23 @@ absl::Status Engine::BeforeCheckpoint() {
 absl::Status Engine::Step(const StepOptions& options) {
   LOCKSTEP_RETURN_IF_ERROR(error_);
   LOCKSTEP_RETURN_IF_ERROR(options.Validate());
-  const absl::StatusOr<Agreement> agreement = ReduceAndAgree(options);
+  const absl::StatusOr<Agreement> agreement = CollectAndAgree(options);
   if (!agreement.ok()) return Latch(agreement.status());
   const absl::Status refusal = RefusalOf(*agreement);
   if (!refusal.ok()) {
-    ZeroGradients();
+    model_->ClearGradients();
     return refusal;
   }
   return Latch(Complete(*agreement));
 }
 
-absl::StatusOr<Agreement> Engine::ReduceAndAgree(const StepOptions& options) {
-  LOCKSTEP_RETURN_IF_ERROR(model_->CollectGradients());
-  LOCKSTEP_RETURN_IF_ERROR(membership_->transport->ReduceToOwners(
-      membership_->gradients, membership_->proposal.plan.shards, WeightOf(options)));
+absl::StatusOr<Agreement> Engine::CollectAndAgree(const StepOptions& options) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const GradientBound bound, model_->CollectGradients());
   LOCKSTEP_RETURN_IF_ERROR(LearnEntries());
   ControlWord word = membership_->protocol.Propose(options.samples);
-  word.squared_norm = SquaredNorm(Part(membership_->gradients, membership_->shard()));
-  word.finite = std::isfinite(word.squared_norm) ? 1 : 0;
+  word.weight = WeightOf(options);
+  word.largest = bound.largest;
+  word.not_finite = bound.not_finite;
   word.settings = {.learning_rate = learning_rate(),
                    .max_grad_norm = options.max_grad_norm,
                    .loss_scale = options.loss_scale};
@@ -194,18 +185,13 @@ absl::StatusOr<Agreement> Engine::ReduceAndAgree(const StepOptions& options) {
 }
 
 absl::Status Engine::Complete(const Agreement& agreement) {
-  const std::vector<Shard>& shards = membership_->proposal.plan.shards;
-  const GradientScale scale =
-      ScaleOf(agreement.squared_norm, agreement.samples, agreement.settings.loss_scale,
-              agreement.settings.max_grad_norm);
-  LOCKSTEP_RETURN_IF_ERROR(membership_->optimizer->Step(
-      Part(membership_->gradients, membership_->shard()), scale.factor,
-      Part(membership_->parameters, membership_->shard())));
-  LOCKSTEP_RETURN_IF_ERROR(
-      membership_->transport->BroadcastFromOwners(membership_->parameters, shards));
-  ZeroGradients();
+  if (agreement.settings.max_grad_norm == 0) {
+    LOCKSTEP_RETURN_IF_ERROR(UpdateInOnePass(agreement));
+  } else {
+    LOCKSTEP_RETURN_IF_ERROR(UpdateClipped(agreement));
+  }
+  model_->ClearGradients();
 
-  stats_.last_grad_norm = scale.norm;
   const Revision before = revision();
   const StepOutcome outcome = membership_->protocol.Commit(agreement);
   if (revision() != before) WarnAboutPolicy(/*at_start=*/false);
@@ -215,6 +201,73 @@ absl::Status Engine::Complete(const Agreement& agreement) {
     if (link_ != nullptr) link_->ReportApplied(entry.number, entry.step);
   }
   Report(Phase::kTraining, {});
+  return absl::OkStatus();
+}
+
+std::int64_t Engine::PlaceInShard(std::size_t block) const {
+  const std::int64_t begin = membership_->proposal.plan.blocks[block].begin;
+  return std::max<std::int64_t>(begin - membership_->shard().begin, 0);
+}
+
+std::span<float> Engine::RoomForSums(std::size_t block) {
+  const Arena& gradients = membership_->gradients[block];
+  const Shard& mine = membership_->shards[block][rank()];
+  if (gradients.dtype == DType::kFloat32) {
+    return gradients.floats().subspan(mine.begin, mine.elements());
+  }
+  std::vector<float>& room = short_sums_[block];
+  room.resize(mine.elements());
+  return room;
+}
+
+absl::Status Engine::UpdateInOnePass(const Agreement& agreement) {
+  const GradientScale scale =
+      ScaleOf(/*squared_norm=*/0, agreement.samples, agreement.settings.loss_scale, /*max_norm=*/0);
+  ShardOptimizer& optimizer = *membership_->optimizer;
+  optimizer.BeginStep(scale.factor);
+  for (std::size_t i = 0; i < membership_->parameters.size(); ++i) {
+    const Arena& parameters = membership_->parameters[i];
+    const std::vector<Shard>& shards = membership_->shards[i];
+    const std::int64_t place = PlaceInShard(i);
+    LOCKSTEP_RETURN_IF_ERROR(membership_->transport->UpdateShards(
+        membership_->gradients[i], parameters, shards, agreement.weights,
+        [&](std::int64_t begin, std::span<const float> sums) {
+          optimizer.Update(place + begin, sums, parameters.dtype,
+                           parameters.at(shards[rank()].begin + begin));
+        }));
+  }
+  stats_.last_grad_norm.reset();
+  return absl::OkStatus();
+}
+
+absl::Status Engine::UpdateClipped(const Agreement& agreement) {
+  Transport* const transport = membership_->transport.get();
+  SquaredNorm own;
+  for (std::size_t i = 0; i < membership_->gradients.size(); ++i) {
+    const std::span<float> kept = RoomForSums(i);
+    LOCKSTEP_RETURN_IF_ERROR(transport->ReduceToOwners(
+        membership_->gradients[i], membership_->shards[i], agreement.weights,
+        [&](std::int64_t begin, std::span<const float> sums) {
+          own.Add(sums);
+          std::ranges::copy(sums, kept.begin() + begin);
+        }));
+  }
+  double squared_norm = own.sum();
+  const TensorView norm = {{.name = "the gradient's squared norm", .dtype = DType::kFloat64},
+                           reinterpret_cast<std::byte*>(&squared_norm)};
+  LOCKSTEP_RETURN_IF_ERROR(transport->AllReduce({&norm, 1}, ReduceOp::kSum));
+  const GradientScale scale = ScaleOf(squared_norm, agreement.samples,
+                                      agreement.settings.loss_scale,
+                                      agreement.settings.max_grad_norm);
+  membership_->optimizer->BeginStep(scale.factor);
+  for (std::size_t i = 0; i < membership_->parameters.size(); ++i) {
+    const Arena& parameters = membership_->parameters[i];
+    const Shard& mine = membership_->shards[i][rank()];
+    membership_->optimizer->Update(PlaceInShard(i), RoomForSums(i), parameters.dtype,
+                                   parameters.at(mine.begin));
+    LOCKSTEP_RETURN_IF_ERROR(transport->BroadcastFromOwners(parameters, membership_->shards[i]));
+  }
+  stats_.last_grad_norm = scale.norm;
   return absl::OkStatus();
 }
 
@@ -236,23 +289,22 @@ absl::Status Engine::RefusalOf(const Agreement& agreement) const {
         "changed; stop training when all data is used");
   }
   if (agreement.finite) return absl::OkStatus();
-  const std::string mine =
-      FirstNotFinite(membership_->proposal.plan, membership_->gradients, membership_->shard());
-  const std::string where =
-      mine.empty() ? "a parameter in the shard of another rank, which names it"
-                   : absl::StrCat("parameter '", mine, "' (in the shard of ",
-                                  membership_->proposal.members[rank()], ", rank ", rank(), ")");
+  std::vector<std::string> where;
+  for (const NotFinite& each : agreement.not_finite) {
+    where.push_back(absl::StrCat(
+        "of parameter '", membership_->proposal.plan.placements[each.placement].name, "' on ",
+        membership_->proposal.members[each.rank], " (rank ", each.rank, ")"));
+  }
   const double loss_scale = agreement.settings.loss_scale;
   const std::string advice =
       loss_scale == 1 ? "Look at the loss, and leave this batch out to go on"
                       : absl::StrCat("The loss was multiplied by ", Digits(loss_scale),
                                      ": go on with a lower loss_scale");
   return absl::InvalidArgumentError(absl::StrCat(
-      "the gradient is not finite on ", where,
+      where.empty() ? std::string("the sum of the ranks' gradients may be too large for float32")
+                    : absl::StrCat("the gradient ", ListNames(where), " is not finite"),
       "; the step was refused on all ranks and no parameter was changed. ", advice));
 }
-
-void Engine::ZeroGradients() { std::ranges::fill(membership_->gradients.values, 0.0f); }
 
 absl::Status Engine::SetLearningRate(double lr) {
   LOCKSTEP_RETURN_IF_ERROR(error_);

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,7 +59,8 @@ struct StepOptions {
   std::int64_t samples = 1;  // in this rank's part of the batch; 0: no data left
   LossReduction loss = LossReduction::kMean;
   // The averaged gradient is scaled down to this norm over all parameters if it is
-  // above, as torch's clip_grad_norm_ does; 0: never. Equal on all ranks.
+  // above, as torch's clip_grad_norm_ does; infinity: it is measured only; 0: neither,
+  // which saves a pass over the sums. Equal on all ranks.
   double max_grad_norm = 0;
   // What the loss was multiplied by, so that gradients of few bits do not vanish
   // (mixed precision): they are divided by it. 1e-30 to 1e30, equal on all ranks. A
@@ -73,8 +75,9 @@ struct StepOptions {
 struct EngineStats {
   SyncCounters sync;
   std::int64_t optimizer_bytes = 0;
-  // Of the last committed step: the averaged gradient's, unscaled, before it was clipped.
-  double last_grad_norm = 0;
+  // Of the last committed step: the averaged gradient's, unscaled, before it was
+  // clipped; nothing if max_grad_norm was 0.
+  std::optional<double> last_grad_norm;
 };
 
 struct Membership;
@@ -108,9 +111,9 @@ class Engine final {
   absl::Status BeforeEvaluation();
   absl::Status BeforeCheckpoint();
   // After the backward passes of one step.
-  // Errors: InvalidArgument: the gradient is not finite, or no rank has samples:
-  //   refused on all ranks, nothing is changed but the gradients, which are zero
-  //   again, and training can go on. Or an option is wrong, on this rank alone.
+  // Errors: InvalidArgument: a gradient is not finite, or no rank has samples:
+  //   refused on all ranks, nothing is changed but the gradients, which are gone, and
+  //   training can go on. Or an option is wrong, on this rank alone.
   //   FailedPrecondition: an option or the learning rate, which must be equal on all
   //   ranks, is not; named.
   absl::Status Step(const StepOptions& options);
@@ -163,12 +166,19 @@ class Engine final {
   static absl::StatusOr<std::unique_ptr<Engine>> Start(std::unique_ptr<Engine> engine);
   absl::Status MakeReplicasEqual();
 
-  absl::StatusOr<Agreement> ReduceAndAgree(const StepOptions& options);
+  absl::StatusOr<Agreement> CollectAndAgree(const StepOptions& options);
   absl::Status Complete(const Agreement& agreement);
+  // Owners update while they sum, and nothing is written in between.
+  absl::Status UpdateInOnePass(const Agreement& agreement);
+  // The norm takes all sums, which are kept until it is known.
+  absl::Status UpdateClipped(const Agreement& agreement);
+  // Where this rank's part of a block begins in its shard.
+  std::int64_t PlaceInShard(std::size_t block) const;
+  // For the sums of this rank's part of a block.
+  std::span<float> RoomForSums(std::size_t block);
   absl::Status LearnEntries();
   // Why the step cannot be taken, alike on all ranks; OK if it can.
   absl::Status RefusalOf(const Agreement& agreement) const;
-  void ZeroGradients();
 
   absl::Status CarryOut(const std::vector<SyncTask>& due);
   absl::Status CheckRoot(int root) const;
@@ -188,6 +198,7 @@ class Engine final {
   std::map<std::string, double> metrics_;
   std::vector<AppliedEntry> applied_;
   EngineStats stats_;
+  std::map<std::size_t, std::vector<float>> short_sums_;  // by block
   BufferSyncer syncer_;
   std::optional<PolicyRevised> own_newest_;  // alone: what RevisePolicy() made last
 };

@@ -20,16 +20,22 @@ class ForwardingTransport : public Transport {
   absl::Status Exchange(std::span<const Transfer> transfers) override {
     return base_->Exchange(transfers);
   }
-  absl::StatusOr<Arena> Allocate(ArenaUse use, std::int64_t elements) override {
-    return base_->Allocate(use, elements);
+  absl::StatusOr<Arena> Allocate(ArenaUse use, DType dtype, std::int64_t elements) override {
+    return base_->Allocate(use, dtype, elements);
   }
   absl::Status ReduceToOwners(const Arena& gradients, std::span<const Shard> shards,
-                              float weight) override {
-    return base_->ReduceToOwners(gradients, shards, weight);
+                              std::span<const float> weights,
+                              const ConsumeSums& consume) override {
+    return base_->ReduceToOwners(gradients, shards, weights, consume);
   }
   absl::Status BroadcastFromOwners(const Arena& parameters,
                                    std::span<const Shard> shards) override {
     return base_->BroadcastFromOwners(parameters, shards);
+  }
+  absl::Status UpdateShards(const Arena& gradients, const Arena& parameters,
+                            std::span<const Shard> shards, std::span<const float> weights,
+                            const ConsumeSums& update) override {
+    return base_->UpdateShards(gradients, parameters, shards, weights, update);
   }
   absl::StatusOr<Agreement> Agree(const ControlWord& mine) override { return base_->Agree(mine); }
   void Abort(absl::Status why) override { base_->Abort(std::move(why)); }

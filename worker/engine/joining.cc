@@ -20,6 +20,16 @@
 namespace lockstep {
 namespace {
 
+// Where the elements of short types begin in the shard; float32 come first.
+std::int64_t ShortBegin(const ShardPlan& plan, const Shard& shard) {
+  for (const Block& block : plan.blocks) {
+    if (block.dtype == DType::kFloat32) {
+      return std::clamp(block.end, shard.begin, shard.end) - shard.begin;
+    }
+  }
+  return 0;
+}
+
 // Everything of a membership that needs no peer. Each error is for good: the
 // next proposal would end the same way.
 absl::StatusOr<Membership> Prepare(const std::string& worker, const OptimizerConfig& optimizer,
@@ -48,8 +58,9 @@ absl::StatusOr<Membership> Prepare(const std::string& worker, const OptimizerCon
                            proposal.policy));
   LOCKSTEP_ASSIGN_OR_RETURN(std::vector<GroupRange> ranges,
                             GroupRangesOf(optimizer, manifest, plan, rank));
-  LOCKSTEP_ASSIGN_OR_RETURN(auto shard_optimizer,
-                            ShardOptimizer::Create(optimizer, std::move(ranges)));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      auto shard_optimizer,
+      ShardOptimizer::Create(optimizer, std::move(ranges), ShortBegin(plan, plan.shards[rank])));
   return Membership{.proposal = std::move(proposal),
                     .rank = rank,
                     .protocol = std::move(protocol),
@@ -57,11 +68,18 @@ absl::StatusOr<Membership> Prepare(const std::string& worker, const OptimizerCon
 }
 
 absl::Status Allocate(Membership& membership) {
-  const std::int64_t elements = membership.proposal.plan.flat_elements;
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      membership.parameters, membership.transport->Allocate(ArenaUse::kParameters, elements));
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      membership.gradients, membership.transport->Allocate(ArenaUse::kGradients, elements));
+  const ShardPlan& plan = membership.proposal.plan;
+  for (const Block& block : plan.blocks) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const Arena parameters,
+                              membership.transport->Allocate(ArenaUse::kParameters, block.dtype,
+                                                             block.elements()));
+    LOCKSTEP_ASSIGN_OR_RETURN(const Arena gradients,
+                              membership.transport->Allocate(ArenaUse::kGradients, block.dtype,
+                                                             block.elements()));
+    membership.parameters.push_back(parameters);
+    membership.gradients.push_back(gradients);
+    membership.shards.push_back(ShardsWithin(plan, block));
+  }
   return absl::OkStatus();
 }
 

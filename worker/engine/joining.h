@@ -9,6 +9,7 @@
 #define LOCKSTEP_WORKER_ENGINE_JOINING_H_
 
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/manifest/manifest.h"
@@ -16,7 +17,7 @@
 #include "worker/agent/coordinator_link.h"
 #include "worker/core/step_protocol.h"
 #include "worker/engine/engine.h"
-#include "worker/optim/optimizer.h"
+#include "worker/optim/shard_optimizer.h"
 #include "worker/transport/transport.h"
 
 namespace lockstep {
@@ -28,8 +29,10 @@ struct Membership {
   StepProtocol protocol;
   std::unique_ptr<ShardOptimizer> optimizer;
   std::unique_ptr<Transport> transport;
-  Arena parameters;  // of `transport`
-  Arena gradients;
+  // Of `transport`, by the plan's blocks.
+  std::vector<Arena> parameters;
+  std::vector<Arena> gradients;
+  std::vector<std::vector<Shard>> shards;  // within each block
 
   const Shard& shard() const { return proposal.plan.shards[rank]; }
 };

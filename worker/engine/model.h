@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "common/manifest/manifest.h"
 #include "common/sharding/shard_plan.h"
+#include "worker/core/agreement.h"
 #include "worker/transport/tensor_view.h"
 
 namespace lockstep {
@@ -41,6 +42,20 @@ enum class InitialValues {
   kDiscard, // another rank fills the arena, which this rank shares
 };
 
+// Where the parameters of one block of the plan lie, and their gradients.
+struct BlockMemory {
+  Block block;
+  std::byte* parameters = nullptr;
+  std::byte* gradients = nullptr;
+};
+
+// What a rank knows of its gradients before they are summed.
+struct GradientBound {
+  float largest = 0;  // magnitude
+  // The plan's number of the first parameter with an Inf or NaN; or kAllFinite.
+  std::int64_t not_finite = kAllFinite;
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -50,21 +65,23 @@ class Model {
   // Errors: InvalidArgument: a parameter that cannot take part, named.
   virtual absl::StatusOr<Manifest> Describe() const = 0;
 
-  // Makes every trainable parameter and its gradient a view of the arenas, as
-  // `plan` places them. Both spans have plan.flat_elements floats; gradients
-  // start at zero. The arenas outlive the use of the model.
-  virtual absl::Status Adopt(const ShardPlan& plan, std::span<float> parameters,
-                             std::span<float> gradients, InitialValues initial) = 0;
+  // Makes every trainable parameter a view of the memory of its block, as `plan`
+  // places it; `memory` of each of the plan's blocks, which outlives the use of the
+  // model.
+  virtual absl::Status Adopt(const ShardPlan& plan, std::span<const BlockMemory> memory,
+                             InitialValues initial) = 0;
 
-  // Detaches the model from the arenas: parameters become owned copies again.
+  // Detaches the model from that memory: parameters become owned copies again.
   virtual void Release() = 0;
 
-  // Before a step: afterwards the gradient arena holds every gradient, zeros
-  // where a parameter has none; gradients that training code replaced or set to
-  // None are views again.
-  // Errors: FailedPrecondition: a parameter is no longer a view of its arena
+  // Before a step: afterwards the memory holds every gradient, zeros where a parameter
+  // has none, also where training code replaced it.
+  // Errors: FailedPrecondition: a parameter is no longer a view of its memory
   //   (moved, resized, converted), named.
-  virtual absl::Status CollectGradients() = 0;
+  virtual absl::StatusOr<GradientBound> CollectGradients() = 0;
+
+  // The gradients were used: parameters have none until the next backward.
+  virtual void ClearGradients() = 0;
 
   // Buffers whose names `selects`, found now, in the model's order; a tensor that
   // has two names appears once. The others are not looked at.

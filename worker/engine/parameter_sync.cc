@@ -28,14 +28,18 @@ struct NamedDigest {
 };
 
 // Of the parameters that ranks could hold differently.
-std::vector<NamedDigest> DigestsOf(const ShardPlan& plan, const Arena& parameters,
+std::vector<NamedDigest> DigestsOf(const ShardPlan& plan, std::span<const Arena> parameters,
                                    const TensorAccess& frozen) {
   std::vector<NamedDigest> digests;
-  for (std::size_t i = 0; i < plan.placements.size() && !parameters.shared; ++i) {
-    const Placement& placement = plan.placements[i];
+  std::size_t at = 0;  // the block that the placement lies in
+  for (const Placement& placement : plan.placements) {
+    if (placement.elements == 0) continue;
+    while (placement.offset >= plan.blocks[at].end) ++at;
+    const Arena& arena = parameters[at];
+    if (arena.shared) continue;
     const TensorView view = {
-        {.name = placement.name, .dtype = DType::kFloat32, .shape = {placement.elements}},
-        reinterpret_cast<std::byte*>(parameters.values.data() + placement.offset)};
+        {.name = placement.name, .dtype = arena.dtype, .shape = {placement.elements}},
+        arena.at(placement.offset - plan.blocks[at].begin)};
     digests.push_back({placement.name, ContentDigest(view)});
   }
   for (const TensorView& view : frozen.views()) {
@@ -46,16 +50,18 @@ std::vector<NamedDigest> DigestsOf(const ShardPlan& plan, const Arena& parameter
 
 }  // namespace
 
-absl::Status BroadcastParametersFrom(int root, const Arena& parameters, Model* model,
+absl::Status BroadcastParametersFrom(int root, std::span<const Arena> parameters, Model* model,
                                      Transport* transport) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<TensorAccess> frozen, model->FrozenParameters());
   std::vector<TensorView> views;
   // One memory needs no copy; the call still makes all wait for the root.
-  if (!parameters.shared) {
-    views.push_back({{.name = "(all trainable parameters)",
-                      .dtype = DType::kFloat32,
-                      .shape = {static_cast<std::int64_t>(parameters.values.size())}},
-                     reinterpret_cast<std::byte*>(parameters.values.data())});
+  for (const Arena& arena : parameters) {
+    if (arena.shared) continue;
+    views.push_back({{.name = absl::StrCat("(all trainable ", DTypeName(arena.dtype),
+                                           " parameters)"),
+                      .dtype = arena.dtype,
+                      .shape = {arena.elements}},
+                     arena.data});
   }
   views.insert(views.end(), frozen->views().begin(), frozen->views().end());
   LOCKSTEP_RETURN_IF_ERROR(transport->Broadcast(views, root));
@@ -64,8 +70,8 @@ absl::Status BroadcastParametersFrom(int root, const Arena& parameters, Model* m
   return frozen->WriteBack(IndicesOf(frozen->views()));
 }
 
-absl::Status CheckParametersEqual(const ShardPlan& plan, const Arena& parameters, Model* model,
-                                  Transport* transport) {
+absl::Status CheckParametersEqual(const ShardPlan& plan, std::span<const Arena> parameters,
+                                  Model* model, Transport* transport) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<TensorAccess> frozen, model->FrozenParameters());
   // Each rank broadcasts its digests, so that the error can name the ranks.
   const int world_size = transport->world_size();

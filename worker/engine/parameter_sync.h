@@ -2,6 +2,8 @@
 #ifndef LOCKSTEP_WORKER_ENGINE_PARAMETER_SYNC_H_
 #define LOCKSTEP_WORKER_ENGINE_PARAMETER_SYNC_H_
 
+#include <span>
+
 #include "absl/status/status.h"
 #include "common/sharding/shard_plan.h"
 #include "worker/engine/model.h"
@@ -9,9 +11,11 @@
 
 namespace lockstep {
 
-// Collective. Makes the arena and the frozen parameters those of `root`.
+// `parameters`: of each block of the plan.
+
+// Collective. Makes the arenas and the frozen parameters those of `root`.
 // Errors: as Model::FrozenParameters() and Transport::Exchange().
-absl::Status BroadcastParametersFrom(int root, const Arena& parameters, Model* model,
+absl::Status BroadcastParametersFrom(int root, std::span<const Arena> parameters, Model* model,
                                      Transport* transport);
 
 // Collective. Compares the parameters among ranks, bit by bit but for chance; in an
@@ -19,8 +23,8 @@ absl::Status BroadcastParametersFrom(int root, const Arena& parameters, Model* m
 // Errors: FailedPrecondition: they differ; names the first such parameter and the
 //   ranks that differ from rank 0. As Model::FrozenParameters() and
 //   Transport::Exchange().
-absl::Status CheckParametersEqual(const ShardPlan& plan, const Arena& parameters, Model* model,
-                                  Transport* transport);
+absl::Status CheckParametersEqual(const ShardPlan& plan, std::span<const Arena> parameters,
+                                  Model* model, Transport* transport);
 
 }  // namespace lockstep
 

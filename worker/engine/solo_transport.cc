@@ -13,19 +13,28 @@ absl::Status SoloTransport::Exchange(std::span<const Transfer> transfers) {
   return CheckManner(transfers, world_size());
 }
 
-absl::StatusOr<Arena> SoloTransport::Allocate(ArenaUse use, std::int64_t elements) {
+absl::StatusOr<Arena> SoloTransport::Allocate(ArenaUse use, DType dtype, std::int64_t elements) {
   LOCKSTEP_RETURN_IF_ERROR(Alive());
-  if (elements == 0) return Arena{};
-  arenas_.emplace_back((elements + 15) / 16);
-  return Arena{.values = {arenas_.back().front().values, static_cast<std::size_t>(elements)}};
+  LOCKSTEP_ASSIGN_OR_RETURN(HostMemory memory,
+                            HostMemory::Allocate(elements * ElementBytes(dtype)));
+  memory_.push_back(std::move(memory));
+  return Arena{.dtype = dtype, .data = memory_.back().data(), .elements = elements};
 }
 
 absl::Status SoloTransport::ReduceToOwners(const Arena& gradients, std::span<const Shard> shards,
-                                           float weight) {
+                                           std::span<const float> weights,
+                                           const ConsumeSums& consume) {
   LOCKSTEP_RETURN_IF_ERROR(Alive());
-  // Weight 0 contributes nothing, not even NaN.
-  for (float& value : gradients.values) value = weight == 0 ? 0 : value * weight;
+  const std::byte* source = gradients.at(shards[0].begin);
+  WeightedSum(gradients.dtype, {&source, 1}, weights, shards[0].elements(), consume);
   return absl::OkStatus();
+}
+
+absl::Status SoloTransport::UpdateShards(const Arena& gradients, const Arena& parameters,
+                                         std::span<const Shard> shards,
+                                         std::span<const float> weights,
+                                         const ConsumeSums& update) {
+  return ReduceToOwners(gradients, shards, weights, update);
 }
 
 absl::Status SoloTransport::BroadcastFromOwners(const Arena& parameters,

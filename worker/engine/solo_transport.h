@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/mutex.h"
+#include "worker/memory/host_memory.h"
 #include "worker/transport/transport.h"
 
 namespace lockstep {
@@ -21,23 +22,23 @@ class SoloTransport final : public Transport {
   int rank() const override { return 0; }
   int world_size() const override { return 1; }
   absl::Status Exchange(std::span<const Transfer> transfers) override;
-  absl::StatusOr<Arena> Allocate(ArenaUse use, std::int64_t elements) override;
+  absl::StatusOr<Arena> Allocate(ArenaUse use, DType dtype, std::int64_t elements) override;
   absl::Status ReduceToOwners(const Arena& gradients, std::span<const Shard> shards,
-                              float weight) override;
+                              std::span<const float> weights,
+                              const ConsumeSums& consume) override;
   absl::Status BroadcastFromOwners(const Arena& parameters,
                                    std::span<const Shard> shards) override;
+  absl::Status UpdateShards(const Arena& gradients, const Arena& parameters,
+                            std::span<const Shard> shards, std::span<const float> weights,
+                            const ConsumeSums& update) override;
   absl::StatusOr<Agreement> Agree(const ControlWord& mine) override;
   void Abort(absl::Status why) override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  struct alignas(64) CacheLine {
-    float values[16] = {};
-  };
-
   absl::Status Alive() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::vector<std::string> members_;
-  std::vector<std::vector<CacheLine>> arenas_;
+  std::vector<HostMemory> memory_;  // of the arenas
   Mutex mu_;
   absl::Status dead_ ABSL_GUARDED_BY(mu_);
 };

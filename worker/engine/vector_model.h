@@ -3,6 +3,7 @@
 #define LOCKSTEP_WORKER_ENGINE_VECTOR_MODEL_H_
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <functional>
@@ -85,9 +86,19 @@ class VectorModel final : public Model {
     return manifest;
   }
 
-  absl::Status Adopt(const ShardPlan& plan, std::span<float> parameters,
-                     std::span<float> gradients, InitialValues initial) override {
+  absl::Status Adopt(const ShardPlan& plan, std::span<const BlockMemory> memory,
+                     InitialValues initial) override {
     LOCKSTEP_CHECK(plan.placements.size() == parameters_.size());
+    adopted_ = true;
+    initial_ = initial;
+    if (memory.empty()) return absl::OkStatus();
+    LOCKSTEP_CHECK(memory.size() == 1 && memory[0].block.dtype == DType::kFloat32);
+    const auto floats = [&](std::byte* data) {
+      return std::span(reinterpret_cast<float*>(data),
+                       static_cast<std::size_t>(plan.flat_elements));
+    };
+    const std::span<float> parameters = floats(memory[0].parameters);
+    const std::span<float> gradients = floats(memory[0].gradients);
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const Placement& placement = plan.placements[i];
       LOCKSTEP_CHECK(placement.name == parameters_[i].spec.name);
@@ -97,8 +108,6 @@ class VectorModel final : public Model {
         std::ranges::copy(parameters_[i].owned, parameters_[i].arena.begin());
       }
     }
-    adopted_ = true;
-    initial_ = initial;
     return absl::OkStatus();
   }
 
@@ -111,7 +120,23 @@ class VectorModel final : public Model {
     adopted_ = false;
   }
 
-  absl::Status CollectGradients() override { return std::exchange(next_collect_, {}); }
+  absl::StatusOr<GradientBound> CollectGradients() override {
+    if (!next_collect_.ok()) return std::exchange(next_collect_, {});
+    GradientBound bound;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      for (const float value : parameters_[i].gradient) {
+        if (!std::isfinite(value) && bound.not_finite == kAllFinite) {
+          bound.not_finite = static_cast<std::int64_t>(i);
+        }
+        bound.largest = std::max(bound.largest, std::fabs(value));
+      }
+    }
+    return bound;
+  }
+
+  void ClearGradients() override {
+    for (Parameter& parameter : parameters_) std::ranges::fill(parameter.gradient, 0.0f);
+  }
 
   absl::StatusOr<std::unique_ptr<TensorAccess>> Buffers(
       const std::function<bool(absl::string_view)>& selects) override {

@@ -1,19 +1,36 @@
-// The update of Adagrad on one range of the flat space. Pure; thread-compatible.
+// Adagrad on one element (Duchi et al. 2011, with the diagonal of the matrix). Pure.
 #ifndef LOCKSTEP_WORKER_OPTIM_ADAGRAD_H_
 #define LOCKSTEP_WORKER_OPTIM_ADAGRAD_H_
 
+#include <cmath>
 #include <cstdint>
-#include <span>
 
 #include "worker/optim/optimizer.h"
+#include "worker/optim/weight_decay.h"
 
 namespace lockstep {
 
-// One step in place (Duchi et al. 2011, with the diagonal of the matrix).
-// Shapes: all spans have n >= 0 elements. `step` counts from 1. The gradient
-//   used is grad[i] * grad_scale.
-void AdagradStep(const Adagrad& config, std::int64_t step, std::span<const float> grad,
-                 float grad_scale, std::span<float> sum, std::span<float> param);
+class AdagradRule {
+ public:
+  static constexpr int kStates = 1;
+
+  AdagradRule(const Adagrad& config, std::int64_t step)
+      : step_size_(static_cast<float>(
+            config.lr / (1.0 + static_cast<double>(step - 1) * config.lr_decay))),
+        eps_(static_cast<float>(config.eps)),
+        decay_(config.weight_decay) {}
+
+  float Updated(float param, float gradient, float& sum) const {
+    const float d = decay_.Added(gradient, param);
+    sum = sum + d * d;
+    return param - step_size_ * d / (std::sqrt(sum) + eps_);
+  }
+
+ private:
+  float step_size_;
+  float eps_;
+  AddedDecay decay_;
+};
 
 }  // namespace lockstep
 

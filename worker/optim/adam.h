@@ -1,20 +1,30 @@
-// The update of Adam on one range of the flat space. Pure; thread-compatible.
+// Adam on one element (Kingma & Ba 2015, algorithm 1). Pure.
 #ifndef LOCKSTEP_WORKER_OPTIM_ADAM_H_
 #define LOCKSTEP_WORKER_OPTIM_ADAM_H_
 
 #include <cstdint>
-#include <span>
 
+#include "worker/optim/adam_moments.h"
 #include "worker/optim/optimizer.h"
+#include "worker/optim/weight_decay.h"
 
 namespace lockstep {
 
-// One step in place (Kingma & Ba 2015, algorithm 1).
-// Shapes: all spans have n >= 0 elements. `step` counts from 1. The gradient
-//   used is grad[i] * grad_scale.
-void AdamStep(const Adam& config, std::int64_t step, std::span<const float> grad,
-              float grad_scale, std::span<float> exp_avg, std::span<float> exp_avg_sq,
-              std::span<float> param);
+class AdamRule {
+ public:
+  static constexpr int kStates = 2;
+
+  AdamRule(const Adam& config, std::int64_t step)
+      : moments_(config, step), decay_(config.weight_decay) {}
+
+  float Updated(float param, float gradient, float& exp_avg, float& exp_avg_sq) const {
+    return param - moments_.Move(decay_.Added(gradient, param), exp_avg, exp_avg_sq);
+  }
+
+ private:
+  AdamMoments moments_;
+  AddedDecay decay_;
+};
 
 }  // namespace lockstep
 

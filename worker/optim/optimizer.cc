@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstddef>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -13,10 +12,6 @@
 #include "common/base/status_macros.h"
 #include "common/manifest/manifest.h"
 #include "common/policy/pattern.h"
-#include "worker/optim/adagrad.h"
-#include "worker/optim/adam.h"
-#include "worker/optim/adamw.h"
-#include "worker/optim/sgd.h"
 
 namespace lockstep {
 namespace {
@@ -125,168 +120,6 @@ std::string Text(const Adagrad& config) {
                       ", eps=", Digits(config.eps), Text(config.groups), ")");
 }
 
-// The state of the elements from `begin` on that `param` is about.
-std::span<float> Part(std::vector<float>& state, std::size_t begin, std::span<float> param) {
-  return std::span(state).subspan(begin, param.size());
-}
-
-// What a kernel keeps between steps: up to two numbers per element. Each steps the
-// elements from `begin` on.
-class SgdState {
- public:
-  SgdState(const Sgd& config, std::int64_t elements)
-      : momentum_(config.momentum == 0 ? 0 : elements) {}
-
-  void Step(const Sgd& config, std::int64_t step, std::size_t begin, std::span<const float> grad,
-            float grad_scale, std::span<float> param) {
-    const MomentumState state = step == 1 ? MomentumState::kNew : MomentumState::kHeld;
-    const std::span<float> momentum =
-        momentum_.empty() ? std::span<float>() : Part(momentum_, begin, param);
-    SgdStep(config, state, grad, grad_scale, momentum, param);
-  }
-  std::size_t floats() const { return momentum_.size(); }
-
- private:
-  std::vector<float> momentum_;
-};
-
-template <typename AdamLike>
-class MomentsState {
- public:
-  MomentsState(const AdamLike&, std::int64_t elements)
-      : exp_avg_(elements), exp_avg_sq_(elements) {}
-
-  void Step(const AdamLike& config, std::int64_t step, std::size_t begin,
-            std::span<const float> grad, float grad_scale, std::span<float> param) {
-    Kernel(config, step, grad, grad_scale, Part(exp_avg_, begin, param),
-           Part(exp_avg_sq_, begin, param), param);
-  }
-  std::size_t floats() const { return exp_avg_.size() + exp_avg_sq_.size(); }
-
- private:
-  static constexpr auto Kernel = [] {
-    if constexpr (std::is_same_v<AdamLike, Adam>) {
-      return &AdamStep;
-    } else {
-      return &AdamWStep;
-    }
-  }();
-
-  std::vector<float> exp_avg_;
-  std::vector<float> exp_avg_sq_;
-};
-
-class AdagradState {
- public:
-  AdagradState(const Adagrad& config, std::int64_t elements)
-      : sum_(elements, static_cast<float>(config.initial_accumulator_value)) {}
-
-  void Step(const Adagrad& config, std::int64_t step, std::size_t begin,
-            std::span<const float> grad, float grad_scale, std::span<float> param) {
-    AdagradStep(config, step, grad, grad_scale, Part(sum_, begin, param), param);
-  }
-  std::size_t floats() const { return sum_.size(); }
-
- private:
-  std::vector<float> sum_;
-};
-
-template <typename Config, typename State>
-class ShardOptimizerOf final : public ShardOptimizer {
- public:
-  ShardOptimizerOf(const Config& config, std::vector<GroupRange> ranges)
-      : groups_(config.groups),
-        settings_(groups_.size() + 1, WithoutGroups(config)),
-        ranges_(std::move(ranges)),
-        elements_(ranges_.empty() ? 0 : ranges_.back().end),
-        state_(config, elements_) {
-    for (std::size_t i = 0; i < groups_.size(); ++i) {
-      Config& settings = settings_[i + 1];
-      settings.weight_decay = groups_[i].weight_decay.value_or(config.weight_decay);
-    }
-    PutLearningRate(config.lr);
-  }
-
-  absl::Status Step(std::span<const float> grad, float grad_scale,
-                    std::span<float> param) override {
-    const auto expected = static_cast<std::size_t>(elements_);
-    if (grad.size() != expected || param.size() != expected) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the step got ", grad.size(), " gradient and ", param.size(),
-          " parameter elements; this shard has ", elements_));
-    }
-    ++step_;
-    for (const GroupRange& range : ranges_) {
-      const auto begin = static_cast<std::size_t>(range.begin);
-      const std::size_t size = static_cast<std::size_t>(range.end) - begin;
-      state_.Step(settings_[range.group + 1], step_, begin, grad.subspan(begin, size), grad_scale,
-                  param.subspan(begin, size));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status SetLearningRate(double lr) override {
-    LOCKSTEP_RETURN_IF_ERROR(CheckNotNegative("lr", lr));
-    PutLearningRate(lr);
-    return absl::OkStatus();
-  }
-
-  double learning_rate() const override { return settings_[0].lr; }
-  std::int64_t elements() const override { return elements_; }
-  std::int64_t state_bytes() const override {
-    return static_cast<std::int64_t>(state_.floats() * sizeof(float));
-  }
-
- private:
-  static Config WithoutGroups(Config config) {
-    config.groups.clear();
-    return config;
-  }
-
-  void PutLearningRate(double lr) {
-    settings_[0].lr = lr;
-    for (std::size_t i = 0; i < groups_.size(); ++i) {
-      settings_[i + 1].lr = lr * groups_[i].lr_scale;
-    }
-  }
-
-  const std::vector<ParameterGroup> groups_;
-  std::vector<Config> settings_;  // the optimizer's own, then those of each group
-  const std::vector<GroupRange> ranges_;
-  const std::int64_t elements_;
-  std::int64_t step_ = 0;
-  State state_;
-};
-
-template <typename State, typename Config>
-std::unique_ptr<ShardOptimizer> MakeOf(const Config& config, std::vector<GroupRange> ranges) {
-  return std::make_unique<ShardOptimizerOf<Config, State>>(config, std::move(ranges));
-}
-std::unique_ptr<ShardOptimizer> Make(const Sgd& config, std::vector<GroupRange> ranges) {
-  return MakeOf<SgdState>(config, std::move(ranges));
-}
-std::unique_ptr<ShardOptimizer> Make(const Adagrad& config, std::vector<GroupRange> ranges) {
-  return MakeOf<AdagradState>(config, std::move(ranges));
-}
-template <typename AdamLike>
-std::unique_ptr<ShardOptimizer> Make(const AdamLike& config, std::vector<GroupRange> ranges) {
-  return MakeOf<MomentsState<AdamLike>>(config, std::move(ranges));
-}
-
-absl::Status CheckRanges(const std::vector<GroupRange>& ranges, std::size_t groups) {
-  std::int64_t end = 0;
-  for (const GroupRange& range : ranges) {
-    if (range.begin != end || range.end < range.begin || range.group < kNoGroup ||
-        range.group >= static_cast<std::int64_t>(groups)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a range of group ", range.group, " from element ", range.begin, " to ", range.end,
-          "; expected is one that starts at ", end, ", of a group below ", groups));
-    }
-    end = range.end;
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::Status Validate(const OptimizerConfig& config) {
@@ -299,6 +132,8 @@ absl::Status Validate(const OptimizerConfig& config) {
       kMaxOptimizerBytes, ", so use fewer groups or shorter patterns"));
 }
 
+absl::Status CheckLearningRate(double lr) { return CheckNotNegative("lr", lr); }
+
 const std::vector<ParameterGroup>& GroupsOf(const OptimizerConfig& config) {
   return std::visit([](const auto& c) -> const std::vector<ParameterGroup>& { return c.groups; },
                     config);
@@ -306,18 +141,6 @@ const std::vector<ParameterGroup>& GroupsOf(const OptimizerConfig& config) {
 
 std::string Describe(const OptimizerConfig& config) {
   return std::visit([](const auto& c) { return Text(c); }, config);
-}
-
-absl::StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Create(
-    const OptimizerConfig& config, std::vector<GroupRange> ranges) {
-  LOCKSTEP_RETURN_IF_ERROR(Validate(config));
-  LOCKSTEP_RETURN_IF_ERROR(CheckRanges(ranges, GroupsOf(config).size()));
-  return std::visit([&](const auto& c) { return Make(c, std::move(ranges)); }, config);
-}
-
-absl::StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Create(
-    const OptimizerConfig& config, std::int64_t elements) {
-  return Create(config, std::vector<GroupRange>{{0, elements, kNoGroup}});
 }
 
 }  // namespace lockstep

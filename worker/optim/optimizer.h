@@ -1,20 +1,15 @@
-// Optimizers on one shard: state and update of the elements one rank owns.
+// What an optimizer is set to. How it steps is in shard_optimizer.h.
 //
-// It knows spans, not ranks: stepping the shards one by one gives bit for bit
-// what one unsharded step gives. No torch, no transport. Thread-compatible.
+// Pure values; thread-compatible.
 #ifndef LOCKSTEP_WORKER_OPTIM_OPTIMIZER_H_
 #define LOCKSTEP_WORKER_OPTIM_OPTIMIZER_H_
 
-#include <cstdint>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 
 namespace lockstep {
 
@@ -69,51 +64,14 @@ using OptimizerConfig = std::variant<Sgd, Adam, AdamW, Adagrad>;
 // Errors: InvalidArgument names the setting, its value and what is allowed.
 absl::Status Validate(const OptimizerConfig& config);
 
+// Errors: InvalidArgument: negative or not finite.
+absl::Status CheckLearningRate(double lr);
+
 const std::vector<ParameterGroup>& GroupsOf(const OptimizerConfig& config);
 
 // "AdamW(lr=0.001, beta1=0.9, ...)", every setting with all its digits: equal
 // text means equal settings.
 std::string Describe(const OptimizerConfig& config);
-
-inline constexpr int kNoGroup = -1;
-
-// Elements [begin, end) of a shard have the settings of groups[group]; kNoGroup:
-// the optimizer's own.
-struct GroupRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  int group = kNoGroup;
-
-  bool operator==(const GroupRange&) const = default;
-};
-
-// The state of one shard.
-class ShardOptimizer {
- public:
-  virtual ~ShardOptimizer() = default;
-
-  // `ranges`: the shard from its begin to its end, without gap or overlap; see
-  // worker/optim/parameter_groups.h. Errors: those of Validate(), or
-  //   InvalidArgument: ranges that are not so, or of a group that is none.
-  static absl::StatusOr<std::unique_ptr<ShardOptimizer>> Create(const OptimizerConfig& config,
-                                                                std::vector<GroupRange> ranges);
-  // `elements` >= 0, all with the optimizer's own settings.
-  static absl::StatusOr<std::unique_ptr<ShardOptimizer>> Create(const OptimizerConfig& config,
-                                                                std::int64_t elements);
-
-  // One update in place. The gradient used is `grad[i] * grad_scale`.
-  // Errors: InvalidArgument: a size is not elements(). On error nothing was
-  //   written.
-  virtual absl::Status Step(std::span<const float> grad, float grad_scale,
-                            std::span<float> param) = 0;
-
-  // Of the steps from now on. Errors: InvalidArgument: as Validate() says of lr.
-  virtual absl::Status SetLearningRate(double lr) = 0;
-  virtual double learning_rate() const = 0;
-
-  virtual std::int64_t elements() const = 0;
-  virtual std::int64_t state_bytes() const = 0;
-};
 
 }  // namespace lockstep
 

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/manifest/manifest.h"
 #include "common/sharding/shard_plan.h"
-#include "worker/optim/optimizer.h"
+#include "worker/optim/shard_optimizer.h"
 
 namespace lockstep {
 

@@ -436,7 +436,7 @@ TEST(Session, TheLearningRateIsThatOfTheNextStepAndTheNormIsReported) {
   LOCKSTEP_ASSERT_OK(session->SetLearningRate(0.25));
   EXPECT_EQ(session->learning_rate(), 0.25);
   (net->forward(torch::tensor({{3.0f, 4.0f}})).sum() * 16).backward();
-  LOCKSTEP_ASSERT_OK(session->Step({.loss_scale = 16}));
+  LOCKSTEP_ASSERT_OK(session->Step({.max_grad_norm = 100, .loss_scale = 16}));
   EXPECT_EQ(session->stats().last_grad_norm, 5);
   EXPECT_TRUE(torch::equal(net->parameters()[0], before - 0.25 * torch::tensor({{3.0f, 4.0f}})));
 }

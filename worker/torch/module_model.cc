@@ -1,6 +1,7 @@
 #include "worker/torch/module_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <map>
 #include <utility>
@@ -8,44 +9,44 @@
 #include "ATen/ops/from_blob.h"
 #include "absl/strings/str_cat.h"
 #include "c10/core/GradMode.h"
+#include "c10/core/InferenceMode.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/torch/guard.h"
+#include "worker/torch/scalar_types.h"
 #include "worker/torch/tensor_access.h"
 
 namespace lockstep {
 namespace {
 
-bool IsView(const at::Tensor& tensor, const at::Tensor& of) {
-  return tensor.defined() && tensor.layout() == at::kStrided &&
-         tensor.scalar_type() == of.scalar_type() && tensor.device() == of.device() &&
-         tensor.sizes() == of.sizes() && tensor.is_contiguous() &&
-         (tensor.numel() == 0 || tensor.const_data_ptr() == of.const_data_ptr());
-}
-
 absl::Status CheckAdoptable(const at::Tensor& tensor, const Placement& placement,
-                            std::size_t arena_elements) {
+                            const Block& block) {
   const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat("parameter '", placement.name, "' ", why));
   };
   if (!tensor.defined()) return refuse("is in the plan but not in the module");
-  if (!tensor.device().is_cpu() || tensor.layout() != at::kStrided ||
-      tensor.scalar_type() != at::kFloat) {
-    return refuse(absl::StrCat("is ", c10::toString(tensor.scalar_type()), " on ",
-                               tensor.device().str(),
-                               "; a trainable parameter must be a dense float32 on the CPU: "
-                               "convert it, or freeze it by requires_grad_(false)"));
+  if (!tensor.device().is_cpu() || tensor.layout() != at::kStrided) {
+    return refuse(absl::StrCat("is not dense memory of the CPU (", tensor.device().str(),
+                               "): a trainable parameter must be; convert it, or freeze it by "
+                               "requires_grad_(false)"));
   }
-  if (tensor.numel() != placement.elements) {
-    return refuse(absl::StrCat("has ", tensor.numel(), " elements, the plan says ",
-                               placement.elements,
+  if (tensor.numel() != placement.elements ||
+      (placement.elements > 0 && FromScalarType(tensor.scalar_type()) != block.dtype)) {
+    return refuse(absl::StrCat("is ", c10::toString(tensor.scalar_type()), " with ",
+                               tensor.numel(), " elements, the plan says ", DTypeName(block.dtype),
+                               " with ", placement.elements,
                                "; the module was changed after it was described"));
   }
-  if (placement.offset < 0 ||
-      placement.offset + placement.elements > static_cast<std::int64_t>(arena_elements)) {
-    return refuse("does not fit into the arena; arena and plan must be of the same size");
+  if (placement.elements == 0) return absl::OkStatus();
+  if (placement.offset < block.begin || placement.offset + placement.elements > block.end) {
+    return refuse("does not fit into its block; plan and memory must be of one model");
   }
   return absl::OkStatus();
+}
+
+// `numel` elements in the shape and type of `like`.
+at::Tensor ViewOf(std::byte* data, const at::Tensor& like) {
+  return at::from_blob(data, like.sizes(), like.scalar_type());
 }
 
 }  // namespace
@@ -83,8 +84,8 @@ absl::StatusOr<Manifest> ModuleModel::Describe() const {
   });
 }
 
-absl::Status ModuleModel::Adopt(const ShardPlan& plan, std::span<float> parameters,
-                                std::span<float> gradients, InitialValues initial) {
+absl::Status ModuleModel::Adopt(const ShardPlan& plan, std::span<const BlockMemory> memory,
+                                InitialValues initial) {
   return GuardTorch("moving parameters into the arenas", [&]() -> absl::Status {
     if (!adopted_.empty()) {
       return absl::FailedPreconditionError(
@@ -94,24 +95,32 @@ absl::Status ModuleModel::Adopt(const ShardPlan& plan, std::span<float> paramete
     for (const NamedTensor& parameter : Parameters()) {
       named.emplace(parameter.name, parameter.tensor);
     }
+    // What is made here is written to outside of it.
+    const c10::InferenceMode no_inference(false);
     std::vector<Adopted> adopted;
+    auto at = memory.begin();
     for (const Placement& placement : plan.placements) {
+      while (at != memory.end() && at->block.end <= placement.offset) ++at;
+      const BlockMemory place = at == memory.end() ? BlockMemory() : *at;
       const at::Tensor tensor = named[placement.name];
-      LOCKSTEP_RETURN_IF_ERROR(
-          CheckAdoptable(tensor, placement, std::min(parameters.size(), gradients.size())));
+      LOCKSTEP_RETURN_IF_ERROR(CheckAdoptable(tensor, placement, place.block));
+      // One without elements lies nowhere.
+      const std::int64_t offset =
+          placement.elements == 0
+              ? 0
+              : (placement.offset - place.block.begin) * ElementBytes(place.block.dtype);
       adopted.push_back({.name = placement.name,
                          .tensor = tensor,
-                         .values = at::from_blob(parameters.data() + placement.offset,
-                                                 tensor.sizes(), at::kFloat),
-                         .gradient = at::from_blob(gradients.data() + placement.offset,
-                                                   tensor.sizes(), at::kFloat)});
+                         .values = ViewOf(place.parameters + offset, tensor),
+                         .gradient = std::make_shared<GradientView>(
+                             ViewOf(place.gradients + offset, tensor))});
     }
     const c10::AutoGradMode no_grad(false);
     for (Adopted& parameter : adopted) {
       if (initial == InitialValues::kCopyIn) parameter.values.copy_(parameter.tensor);
-      parameter.gradient.zero_();
       parameter.tensor.set_data(parameter.values);
-      parameter.tensor.mutable_grad() = parameter.gradient;
+      parameter.tensor.mutable_grad() = at::Tensor();
+      GradientView::Attach(parameter.gradient, parameter.tensor);
     }
     for (const Adopted& parameter : adopted) adopted_names_.insert(parameter.name);
     adopted_ = std::move(adopted);
@@ -123,10 +132,11 @@ void ModuleModel::Release() {
   const absl::Status status = GuardTorch("giving the module its parameters back", [&] {
     const c10::AutoGradMode no_grad(false);
     for (Adopted& parameter : adopted_) {
+      GradientView::Detach(parameter.tensor);
       if (IsView(parameter.tensor, parameter.values)) {
         parameter.tensor.set_data(parameter.values.clone());
       }
-      if (IsView(parameter.tensor.grad(), parameter.gradient)) {
+      if (IsView(parameter.tensor.grad(), parameter.gradient->place())) {
         parameter.tensor.mutable_grad() = at::Tensor();
       }
     }
@@ -137,9 +147,8 @@ void ModuleModel::Release() {
   if (!status.ok()) LogError(status.message());
 }
 
-absl::Status ModuleModel::CollectGradients() {
-  return GuardTorch("collecting gradients", [&]() -> absl::Status {
-    const c10::AutoGradMode no_grad(false);
+absl::StatusOr<GradientBound> ModuleModel::CollectGradients() {
+  return GuardTorch("collecting gradients", [&]() -> absl::StatusOr<GradientBound> {
     std::map<std::string, at::Tensor> now;
     for (NamedTensor& parameter : Parameters()) {
       if (parameter.tensor.defined() && parameter.tensor.requires_grad() &&
@@ -159,20 +168,28 @@ absl::Status ModuleModel::CollectGradients() {
             "replaced); change modules before joining, and values in place"));
       }
     }
-    for (Adopted& parameter : adopted_) {
-      parameter.tensor = now[parameter.name];
-      at::Tensor& grad = parameter.tensor.mutable_grad();
-      if (IsView(grad, parameter.gradient)) continue;
-      if (!grad.defined()) {
-        parameter.gradient.zero_();
-      } else {
-        parameter.gradient.copy_(grad.layout() == at::kStrided ? grad.detach()
-                                                               : grad.detach().to_dense());
+    GradientBound bound;
+    for (std::size_t i = 0; i < adopted_.size(); ++i) {
+      Adopted& parameter = adopted_[i];
+      const at::Tensor& tensor = now[parameter.name];
+      if (!tensor.is_same(parameter.tensor)) {
+        // Another tensor of the same memory.
+        GradientView::Detach(parameter.tensor);
+        GradientView::Attach(parameter.gradient, tensor);
+        parameter.tensor = tensor;
       }
-      grad = parameter.gradient;
+      const float largest = parameter.gradient->Collect(parameter.tensor);
+      bound.largest = std::max(bound.largest, largest);
+      if (std::isinf(largest) && bound.not_finite == kAllFinite) {
+        bound.not_finite = static_cast<std::int64_t>(i);
+      }
     }
-    return absl::OkStatus();
+    return bound;
   });
+}
+
+void ModuleModel::ClearGradients() {
+  for (Adopted& parameter : adopted_) parameter.tensor.mutable_grad() = at::Tensor();
 }
 
 absl::StatusOr<std::unique_ptr<TensorAccess>> ModuleModel::Buffers(

@@ -1,10 +1,12 @@
 // ModuleModel: a torch::nn or TorchScript module as the engine's Model.
 //
-// While it is adopted, the trainable parameters and their gradients are views of
-// two flat arenas: autograd accumulates where the transport reads, and an update
-// of the arena is an update of the module. Adopted parameters are contiguous.
+// While it is adopted, the trainable parameters are views of the memory that owners
+// update, and so are gradients of that which they read: a gradient moves there as soon
+// as backward has made it, and what is accumulated later is added there. After a step
+// parameters have no gradient, as after torch's zero_grad().
+// Adopted parameters are contiguous.
 //
-//   owned --Adopt--> views of the arenas --Release--> owned
+//   owned --Adopt--> views --Release--> owned
 //
 // Used by one thread.
 #ifndef LOCKSTEP_WORKER_TORCH_MODULE_MODEL_H_
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "worker/engine/model.h"
+#include "worker/torch/gradient_view.h"
 #include "worker/torch/named_tensors.h"
 
 namespace lockstep {
@@ -30,12 +33,13 @@ class ModuleModel final : public Model {
   // Trainable: requires_grad. A parameter with two names has its first.
   absl::StatusOr<Manifest> Describe() const override;
   // Also InvalidArgument: the plan does not fit the parameters, named; a
-  //   trainable one that is not float32 on the CPU, named.
-  absl::Status Adopt(const ShardPlan& plan, std::span<float> parameters,
-                     std::span<float> gradients, InitialValues initial) override;
+  //   trainable one that is not dense or not on the CPU, named.
+  absl::Status Adopt(const ShardPlan& plan, std::span<const BlockMemory> memory,
+                     InitialValues initial) override;
   void Release() override;
   // Also FailedPrecondition: a frozen parameter was made trainable, named.
-  absl::Status CollectGradients() override;
+  absl::StatusOr<GradientBound> CollectGradients() override;
+  void ClearGradients() override;
   absl::StatusOr<std::unique_ptr<TensorAccess>> Buffers(
       const std::function<bool(absl::string_view)>& selects) override;
   absl::StatusOr<std::unique_ptr<TensorAccess>> FrozenParameters() override;
@@ -43,9 +47,9 @@ class ModuleModel final : public Model {
  private:
   struct Adopted {
     std::string name;
-    at::Tensor tensor;    // the module's parameter
-    at::Tensor values;    // its part of the parameter arena, in its shape
-    at::Tensor gradient;  // its part of the gradient arena, in its shape
+    at::Tensor tensor;  // the module's parameter
+    at::Tensor values;  // its place, in its shape
+    std::shared_ptr<GradientView> gradient;
   };
 
   // Without second names.

@@ -63,6 +63,13 @@ TORCH_MODULE(Net);
 
 torch::Tensor SomeInput() { return torch::arange(2 * 16).reshape({2, 1, 4, 4}) / 32.0; }
 
+std::vector<BlockMemory> MemoryOf(const ShardPlan& plan, std::vector<float>& parameters,
+                                  std::vector<float>& gradients) {
+  return {{.block = plan.blocks[0],
+           .parameters = reinterpret_cast<std::byte*>(parameters.data()),
+           .gradients = reinterpret_cast<std::byte*>(gradients.data())}};
+}
+
 // A net whose parameters are in arenas.
 class AdoptedNet : public testing::Test {
  protected:
@@ -73,7 +80,7 @@ class AdoptedNet : public testing::Test {
     parameters_.resize(plan_.flat_elements);
     gradients_.resize(plan_.flat_elements, 7);
     LOCKSTEP_ASSERT_OK(
-        model_.Adopt(plan_, parameters_, gradients_, InitialValues::kCopyIn));
+        model_.Adopt(plan_, MemoryOf(plan_, parameters_, gradients_), InitialValues::kCopyIn));
   }
 
   std::span<float> Part(std::span<float> arena, const std::string& name) const {
@@ -114,13 +121,13 @@ TEST(Describe, ListsNestedNamesWithTheirTypesAndShapes) {
                                    "norm.num_batches_tracked int64[]"));
 }
 
-TEST(Describe, ATrainableParameterThatIsNotFloat32IsRefusedByThePlan) {
+TEST(Describe, ATrainableParameterOfATypeThatCannotBeTrainedIsRefusedByThePlan) {
   auto tensors = std::make_unique<ListedTensors>();
-  tensors->parameters = {{"half", torch::ones({4}, torch::kHalf).requires_grad_()}};
+  tensors->parameters = {{"whole", torch::ones({4}, torch::kDouble).requires_grad_()}};
   ModuleModel model(std::move(tensors));
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Manifest manifest, model.Describe());
   EXPECT_THAT(PlanShards(manifest, 2),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("half")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("whole")));
 }
 
 TEST(Describe, ABufferWithoutPlainValuesIsListedWithoutTypeAndShape) {
@@ -201,43 +208,115 @@ TEST_F(AdoptedNet, ParametersKeepTheirValuesAndLiveInTheArena) {
 TEST_F(AdoptedNet, DiscardTakesWhatTheArenaHolds) {
   model_.Release();
   std::fill(parameters_.begin(), parameters_.end(), 0.25f);
-  LOCKSTEP_ASSERT_OK(model_.Adopt(plan_, parameters_, gradients_, InitialValues::kDiscard));
+  LOCKSTEP_ASSERT_OK(model_.Adopt(plan_, MemoryOf(plan_, parameters_, gradients_), InitialValues::kDiscard));
   EXPECT_TRUE(torch::equal(net_->scale, torch::full({3}, 0.25)));
 }
 
-TEST_F(AdoptedNet, BackwardAccumulatesInTheArena) {
-  for (float value : gradients_) ASSERT_TRUE(value == 0 || value == 7);
-  EXPECT_TRUE(torch::equal(Gradient("scale"), torch::zeros({3})));
+TEST_F(AdoptedNet, BackwardMovesGradientsIntoTheArenaAndAddsToThemThere) {
   Net twin;
   for (int pass = 0; pass < 2; ++pass) {
     net_->forward(SomeInput()).sum().backward();
     twin->forward(SomeInput()).sum().backward();
+    EXPECT_EQ(net_->scale.grad().const_data_ptr(), Part(gradients_, "scale").data());
+    EXPECT_TRUE(torch::equal(Gradient("scale"), twin->scale.grad()));
+    EXPECT_TRUE(torch::equal(Gradient("conv.weight"), twin->conv->weight.grad().flatten()));
   }
-  EXPECT_EQ(net_->scale.grad().const_data_ptr(), Part(gradients_, "scale").data());
-  LOCKSTEP_ASSERT_OK(model_.CollectGradients());
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const GradientBound bound, model_.CollectGradients());
   EXPECT_TRUE(torch::equal(Gradient("scale"), twin->scale.grad()));
-  EXPECT_TRUE(torch::equal(Gradient("conv.weight"), twin->conv->weight.grad().flatten()));
+  float largest = 0;
+  for (const torch::Tensor& parameter : twin->parameters()) {
+    if (!parameter.grad().defined()) continue;
+    largest = std::max(largest, parameter.grad().abs().max().item<float>());
+  }
+  EXPECT_EQ(bound.largest, largest);
+  EXPECT_EQ(bound.not_finite, kAllFinite);
 }
 
-TEST_F(AdoptedNet, GradientsThatWereSetToNoneOrReplacedAreTakenInAndViewsAgain) {
+TEST_F(AdoptedNet, AfterAStepParametersHaveNoGradientsAndTheNextBackwardStartsAnew) {
+  net_->forward(SomeInput()).sum().backward();
+  const torch::Tensor once = Gradient("scale").clone();
+  LOCKSTEP_ASSERT_OK(model_.CollectGradients().status());
+  model_.ClearGradients();
+  EXPECT_FALSE(net_->scale.grad().defined());
+  net_->forward(SomeInput()).sum().backward();
+  LOCKSTEP_ASSERT_OK(model_.CollectGradients().status());
+  EXPECT_TRUE(torch::equal(Gradient("scale"), once));
+  // Without a backward there is nothing.
+  model_.ClearGradients();
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const GradientBound bound, model_.CollectGradients());
+  EXPECT_EQ(bound.largest, 0);
+  EXPECT_TRUE(torch::equal(Gradient("scale"), torch::zeros({3})));
+}
+
+TEST_F(AdoptedNet, GradientsThatWereSetToNoneOrReplacedAreTakenIn) {
   net_->forward(SomeInput()).sum().backward();
   net_->zero_grad(/*set_to_none=*/true);
   net_->scale.mutable_grad() = torch::full({3}, 2.0);
-  LOCKSTEP_ASSERT_OK(model_.CollectGradients());
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const GradientBound bound, model_.CollectGradients());
+  EXPECT_EQ(bound.largest, 2);
   EXPECT_TRUE(torch::equal(Gradient("scale"), torch::full({3}, 2.0)));
+  EXPECT_EQ(net_->scale.grad().const_data_ptr(), Part(gradients_, "scale").data());
   EXPECT_EQ(Gradient("conv.weight").abs().sum().item<float>(), 0);
-  for (const torch::Tensor& parameter : net_->parameters()) {
-    if (!parameter.requires_grad()) continue;
-    ASSERT_TRUE(parameter.grad().defined());
-    EXPECT_GE(parameter.grad().const_data_ptr(), static_cast<void*>(gradients_.data()));
-    EXPECT_LT(parameter.grad().const_data_ptr(),
-              static_cast<void*>(gradients_.data() + gradients_.size()));
+  EXPECT_FALSE(net_->conv->weight.grad().defined());
+}
+
+TEST_F(AdoptedNet, GradientsThatWereChangedInPlaceAreMeasuredAnew) {
+  net_->forward(SomeInput()).sum().backward();
+  for (const float value : {100.0f, -1000.0f}) {
+    {
+      const torch::NoGradGuard no_grad;
+      net_->scale.mutable_grad()[1] = value;
+    }
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(const GradientBound bound, model_.CollectGradients());
+    EXPECT_EQ(bound.largest, std::abs(value));
   }
+}
+
+TEST_F(AdoptedNet, AGradientThatIsNotFiniteIsNamedByItsPlace) {
+  net_->forward(SomeInput()).sum().backward();
+  const torch::NoGradGuard no_grad;
+  net_->scale.mutable_grad()[2] = std::nan("");
+  net_->conv->weight.mutable_grad().fill_(std::numeric_limits<float>::infinity());
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const GradientBound bound, model_.CollectGradients());
+  EXPECT_TRUE(std::isinf(bound.largest));
+  ASSERT_NE(bound.not_finite, kAllFinite);
+  const std::string first = plan_.placements[bound.not_finite].name;
+  EXPECT_EQ(first, plan_.placements[0].name == "scale" ? "scale" : "conv.weight");
+}
+
+TEST_F(AdoptedNet, AGradientWithAGraphOfItsOwnKeepsItUntilItIsCollected) {
+  const torch::Tensor loss = (net_->scale * net_->scale).sum();
+  loss.backward({}, /*retain_graph=*/c10::nullopt, /*create_graph=*/true);
+  const torch::Tensor grad = net_->scale.grad();
+  EXPECT_TRUE(grad.requires_grad());
+  EXPECT_TRUE(torch::equal(torch::autograd::grad({grad.sum()}, {net_->scale})[0],
+                           torch::full({3}, 2.0)));
+  LOCKSTEP_ASSERT_OK(model_.CollectGradients().status());
+  EXPECT_TRUE(torch::equal(Gradient("scale"), grad.detach()));
+}
+
+TEST_F(AdoptedNet, WhatTrainingCodeAttachedToAGradientGoesFirst) {
+  model_.Release();
+  struct Doubling final : torch::autograd::PostAccumulateGradHook {
+    void operator()(const torch::Tensor& parameter) override {
+      const torch::NoGradGuard no_grad;
+      parameter.mutable_grad().mul_(2);
+    }
+  };
+  torch::autograd::impl::set_post_acc_grad_hooks(net_->scale, std::make_unique<Doubling>());
+  LOCKSTEP_ASSERT_OK(
+      model_.Adopt(plan_, MemoryOf(plan_, parameters_, gradients_), InitialValues::kCopyIn));
+  net_->scale.sum().backward();
+  EXPECT_TRUE(torch::equal(Gradient("scale"), torch::full({3}, 2.0)));
+  model_.Release();
+  net_->scale.sum().backward();
+  EXPECT_TRUE(torch::equal(net_->scale.grad(), torch::full({3}, 2.0)));
 }
 
 TEST_F(AdoptedNet, ASparseGradientIsTakenIn) {
   net_->scale.mutable_grad() = torch::tensor({0.0f, 3.0f, 0.0f}).to_sparse();
-  LOCKSTEP_ASSERT_OK(model_.CollectGradients());
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const GradientBound bound, model_.CollectGradients());
+  EXPECT_EQ(bound.largest, 3);
   EXPECT_TRUE(torch::equal(Gradient("scale"), torch::tensor({0.0f, 3.0f, 0.0f})));
 }
 
@@ -272,12 +351,13 @@ TEST_F(AdoptedNet, ReleaseGivesOwnedCopiesBack) {
   std::fill(parameters_.begin(), parameters_.end(), -1.0f);
   EXPECT_TRUE(torch::equal(net_->scale, first));
   EXPECT_FALSE(net_->scale.grad().defined());
+  const std::vector<float> before = gradients_;
   net_->forward(SomeInput()).sum().backward();
-  EXPECT_EQ(gradients_[0], 0);
+  EXPECT_EQ(gradients_, before);
 }
 
 TEST_F(AdoptedNet, AdoptingTwiceIsRefused) {
-  EXPECT_THAT(model_.Adopt(plan_, parameters_, gradients_, InitialValues::kCopyIn),
+  EXPECT_THAT(model_.Adopt(plan_, MemoryOf(plan_, parameters_, gradients_), InitialValues::kCopyIn),
               StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
@@ -290,7 +370,7 @@ TEST(Adopt, APlanThatDoesNotFitChangesNothing) {
   std::vector<float> gradients(plan.flat_elements);
   plan.placements.back().elements += 1;
   const void* before = net->scale.const_data_ptr();
-  EXPECT_THAT(model.Adopt(plan, parameters, gradients, InitialValues::kCopyIn),
+  EXPECT_THAT(model.Adopt(plan, MemoryOf(plan, parameters, gradients), InitialValues::kCopyIn),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("inner.0.bias")));
   EXPECT_EQ(net->scale.const_data_ptr(), before);
   EXPECT_FALSE(net->scale.grad().defined());
@@ -398,9 +478,9 @@ TEST(Script, ParametersAndBuffersOfATorchScriptModuleTakePart) {
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const ShardPlan plan, PlanShards(manifest, 1));
   std::vector<float> parameters(plan.flat_elements);
   std::vector<float> gradients(plan.flat_elements);
-  LOCKSTEP_ASSERT_OK(model.Adopt(plan, parameters, gradients, InitialValues::kCopyIn));
+  LOCKSTEP_ASSERT_OK(model.Adopt(plan, MemoryOf(plan, parameters, gradients), InitialValues::kCopyIn));
   module.forward({torch::full({3}, 2.0)}).toTensor().backward();
-  LOCKSTEP_ASSERT_OK(model.CollectGradients());
+  LOCKSTEP_ASSERT_OK(model.CollectGradients().status());
   EXPECT_THAT(std::span(gradients).first(3), ElementsAre(2, 2, 2));
   parameters[0] = 10;
   EXPECT_EQ(module.forward({torch::full({3}, 2.0)}).toTensor().item<float>(), 24);

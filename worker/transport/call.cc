@@ -27,6 +27,8 @@ absl::string_view CallName(CallKind kind) {
       return "reduce to owners";
     case CallKind::kBroadcastFromOwners:
       return "broadcast from owners";
+    case CallKind::kUpdateShards:
+      return "update of shards";
     case CallKind::kAgree:
       return "agree";
   }

@@ -24,6 +24,7 @@ enum class CallKind : std::int32_t {
   kReduceToOwners = 3,
   kBroadcastFromOwners = 4,
   kAgree = 5,
+  kUpdateShards = 6,
 };
 
 // Zero-initialised and without padding that matters: transports move it as bytes.
@@ -33,7 +34,6 @@ struct Call {
   std::uint64_t layout = 0;   // digest of what is to be moved
   // What may differ among ranks:
   ControlWord word;         // of kAgree
-  float weight = 1;         // of kReduceToOwners
   std::int32_t failed = 0;  // kAllocate: 1 if this rank has no memory
 };
 static_assert(std::is_trivially_copyable_v<Call>);

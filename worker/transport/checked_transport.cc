@@ -1,10 +1,12 @@
 #include "worker/transport/checked_transport.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/digest.h"
+#include "common/base/digits.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 
@@ -23,10 +25,14 @@ TensorView BytesView(void* data, std::int64_t bytes) {
 }
 
 // Of what LinesOf() says in words.
-std::uint64_t ShardsDigest(int arena, std::span<const Shard> shards) {
+std::uint64_t ShardsDigest(std::span<const int> arenas, std::span<const Shard> shards,
+                           std::span<const float> weights) {
   Digester digester;
-  digester.Add(std::int64_t{arena});
+  for (const int arena : arenas) digester.Add(std::int64_t{arena});
   for (const Shard& shard : shards) digester.Add(shard.begin).Add(shard.end);
+  for (const float weight : weights) {
+    digester.Add(std::int64_t{std::bit_cast<std::int32_t>(weight)});
+  }
   return digester.Finish();
 }
 
@@ -79,21 +85,24 @@ absl::Status CheckedTransport::Move(const Transfer& transfer) {
   return apart.empty() ? absl::OkStatus() : MoveBroadcast(apart, transfer.root);
 }
 
-absl::StatusOr<Arena> CheckedTransport::Allocate(ArenaUse use, std::int64_t elements) {
+absl::StatusOr<Arena> CheckedTransport::Allocate(ArenaUse use, DType dtype,
+                                                 std::int64_t elements) {
   LOCKSTEP_RETURN_IF_ERROR(BeginOperation());
+  const std::string text = absl::StrCat(DTypeName(dtype), "[", elements, "]");
+  Digester digester;
+  digester.Add(absl::string_view(text));
   Call call = {.kind = CallKind::kAllocate,
                .argument = static_cast<std::int32_t>(use),
-               .layout = static_cast<std::uint64_t>(elements)};
-  const auto lines = [&] {
-    return Layouts{{{"arena", absl::StrCat("float32[", elements, "]")}}};
-  };
+               .layout = digester.Finish()};
+  const auto lines = [&] { return Layouts{{{"arena", text}}}; };
   LOCKSTEP_RETURN_IF_ERROR(Meet(call, lines).status());
-  if (elements < 0 || elements > kMaxArenaElements) {
-    return Refuse(absl::InvalidArgumentError(absl::StrCat(
-        "an arena of ", elements, " elements; it must be 0 to ", kMaxArenaElements)));
+  if (!IsTrainable(dtype) || elements < 0 || elements > kMaxArenaElements) {
+    return Refuse(absl::InvalidArgumentError(
+        absl::StrCat("an arena of ", text, "; it must be of 0 to ", kMaxArenaElements,
+                     " elements of float32, bfloat16 or float16")));
   }
   absl::StatusOr<Arena> arena =
-      MakeArena(static_cast<int>(arenas_.size()), use, elements);
+      MakeArena(static_cast<int>(arenas_.size()), use, dtype, elements);
   if (!arena.ok() && !absl::IsResourceExhausted(arena.status())) return Fail(arena.status());
 
   // One rank without memory is an error on all.
@@ -106,7 +115,7 @@ absl::StatusOr<Arena> CheckedTransport::Allocate(ArenaUse use, std::int64_t elem
   }
   if (!without.empty()) {
     return Refuse(absl::ResourceExhaustedError(
-        absl::StrCat("no memory for an arena of ", elements, " float32 on ", ListNames(without),
+        absl::StrCat("no memory for an arena of ", text, " on ", ListNames(without),
                      arena.ok() ? "" : absl::StrCat(": ", arena.status().message()))));
   }
   arenas_.push_back(*arena);
@@ -115,36 +124,43 @@ absl::StatusOr<Arena> CheckedTransport::Allocate(ArenaUse use, std::int64_t elem
 }
 
 absl::Status CheckedTransport::ReduceToOwners(const Arena& gradients,
-                                              std::span<const Shard> shards, float weight) {
+                                              std::span<const Shard> shards,
+                                              std::span<const float> weights,
+                                              const ConsumeSums& consume) {
   LOCKSTEP_RETURN_IF_ERROR(BeginOperation());
   const int index = ArenaIndex(gradients);
-  const Call call = {
-      .kind = CallKind::kReduceToOwners, .layout = ShardsDigest(index, shards), .weight = weight};
-  absl::StatusOr<std::vector<Call>> calls =
-      Meet(call, [&] { return Layouts{LinesOf(index, shards)}; });
-  if (!calls.ok()) return calls.status();
+  LOCKSTEP_RETURN_IF_ERROR(
+      MeetAbout(CallKind::kReduceToOwners, std::span(&index, 1), shards, weights));
   absl::Status valid = CheckShards(gradients, shards);
-  if (valid.ok() && gradients.shared) {
-    valid = absl::InvalidArgumentError(
-        "an arena that all ranks share holds no gradients of each; allocate one for gradients");
-  }
+  if (valid.ok()) valid = CheckReducible(gradients, weights);
   if (!valid.ok()) return Refuse(std::move(valid));
-  std::vector<float> weights;
-  for (const Call& each : *calls) weights.push_back(each.weight);
-  return Fail(MoveToOwners(index, shards, weights));
+  return Fail(MoveToOwners(index, shards, weights, consume));
 }
 
 absl::Status CheckedTransport::BroadcastFromOwners(const Arena& parameters,
                                                    std::span<const Shard> shards) {
   LOCKSTEP_RETURN_IF_ERROR(BeginOperation());
   const int index = ArenaIndex(parameters);
-  const Call call = {.kind = CallKind::kBroadcastFromOwners, .layout = ShardsDigest(index, shards)};
   LOCKSTEP_RETURN_IF_ERROR(
-      Meet(call, [&] { return Layouts{LinesOf(index, shards)}; }).status());
+      MeetAbout(CallKind::kBroadcastFromOwners, std::span(&index, 1), shards, {}));
   if (absl::Status s = CheckShards(parameters, shards); !s.ok()) return Refuse(std::move(s));
   // Owners wrote for all, and all have met: nothing is left to move.
   if (parameters.shared || world_size() == 1) return absl::OkStatus();
   return Fail(MoveFromOwners(parameters, shards));
+}
+
+absl::Status CheckedTransport::UpdateShards(const Arena& gradients, const Arena& parameters,
+                                            std::span<const Shard> shards,
+                                            std::span<const float> weights,
+                                            const ConsumeSums& update) {
+  LOCKSTEP_RETURN_IF_ERROR(BeginOperation());
+  const int indices[] = {ArenaIndex(gradients), ArenaIndex(parameters)};
+  LOCKSTEP_RETURN_IF_ERROR(MeetAbout(CallKind::kUpdateShards, indices, shards, weights));
+  absl::Status valid = CheckShards(gradients, shards);
+  if (valid.ok()) valid = CheckReducible(gradients, weights);
+  if (valid.ok()) valid = CheckShards(parameters, shards);
+  if (!valid.ok()) return Refuse(std::move(valid));
+  return Fail(MoveUpdates(indices[0], parameters, shards, weights, update));
 }
 
 absl::StatusOr<Agreement> CheckedTransport::Agree(const ControlWord& mine) {
@@ -171,11 +187,28 @@ absl::Status CheckedTransport::MoveFromOwners(const Arena& arena,
     const Shard& shard = shards[owner];
     if (shard.elements() == 0) continue;
     const TensorView view = {
-        .spec = {.name = "shard", .dtype = DType::kFloat32, .shape = {shard.elements()}},
-        .data = reinterpret_cast<std::byte*>(arena.values.data() + shard.begin)};
+        .spec = {.name = "shard", .dtype = arena.dtype, .shape = {shard.elements()}},
+        .data = arena.at(shard.begin)};
     LOCKSTEP_RETURN_IF_ERROR(MoveBroadcast(std::span(&view, 1), owner));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckedTransport::MoveUpdates(int gradients, const Arena& parameters,
+                                           std::span<const Shard> shards,
+                                           std::span<const float> weights,
+                                           const ConsumeSums& update) {
+  LOCKSTEP_RETURN_IF_ERROR(MoveToOwners(gradients, shards, weights, update));
+  // Owners write for all, and are done when all have met again.
+  if (parameters.shared) return ExchangeCalls({.kind = CallKind::kUpdateShards}).status();
+  return world_size() == 1 ? absl::OkStatus() : MoveFromOwners(parameters, shards);
+}
+
+absl::Status CheckedTransport::MeetAbout(CallKind kind, std::span<const int> arenas,
+                                         std::span<const Shard> shards,
+                                         std::span<const float> weights) {
+  const Call call = {.kind = kind, .layout = ShardsDigest(arenas, shards, weights)};
+  return Meet(call, [&] { return Layouts{LinesOf(arenas, shards, weights)}; }).status();
 }
 
 absl::Status CheckedTransport::BeginOperation() {
@@ -255,8 +288,8 @@ absl::Status CheckedTransport::Refuse(absl::Status error) {
 
 int CheckedTransport::ArenaIndex(const Arena& arena) const {
   for (std::size_t i = 0; i < arenas_.size(); ++i) {
-    if (arenas_[i].values.data() == arena.values.data() &&
-        arenas_[i].values.size() == arena.values.size()) {
+    if (arenas_[i].data == arena.data && arenas_[i].elements == arena.elements &&
+        arenas_[i].dtype == arena.dtype) {
       return static_cast<int>(i);
     }
   }
@@ -266,8 +299,8 @@ int CheckedTransport::ArenaIndex(const Arena& arena) const {
 std::string CheckedTransport::SharedPlace(const TensorView& view) const {
   for (std::size_t i = 0; has_shared_arena_ && i < arenas_.size(); ++i) {
     if (!arenas_[i].shared) continue;
-    const auto* begin = reinterpret_cast<const std::byte*>(arenas_[i].values.data());
-    const auto* end = begin + arenas_[i].values.size_bytes();
+    const std::byte* begin = arenas_[i].data;
+    const std::byte* end = begin + arenas_[i].bytes();
     if (view.data >= begin && view.data < end && view.bytes() <= end - view.data) {
       return absl::StrCat(" in arena ", i, " at byte ", view.data - begin);
     }
@@ -303,15 +336,35 @@ CheckedTransport::Layouts CheckedTransport::LayoutsOf(
   return layouts;
 }
 
-std::vector<LayoutLine> CheckedTransport::LinesOf(int arena,
-                                                  std::span<const Shard> shards) const {
-  std::vector<LayoutLine> lines = {
-      {"arena", arena < 0 ? "not one of this transport" : absl::StrCat("number ", arena)}};
+std::vector<LayoutLine> CheckedTransport::LinesOf(std::span<const int> arenas,
+                                                  std::span<const Shard> shards,
+                                                  std::span<const float> weights) const {
+  std::vector<LayoutLine> lines;
+  for (const int arena : arenas) {
+    lines.push_back({"arena", arena < 0 ? "not one of this transport"
+                                        : absl::StrCat("number ", arena)});
+  }
   for (std::size_t r = 0; r < shards.size(); ++r) {
     lines.push_back({absl::StrCat("shard ", r),
                      absl::StrCat("[", shards[r].begin, ", ", shards[r].end, ")")});
   }
+  for (std::size_t r = 0; r < weights.size(); ++r) {
+    lines.push_back({absl::StrCat("weight ", r), Digits(weights[r])});
+  }
   return lines;
+}
+
+absl::Status CheckedTransport::CheckReducible(const Arena& gradients,
+                                              std::span<const float> weights) const {
+  if (gradients.shared) {
+    return absl::InvalidArgumentError(
+        "an arena that all ranks share holds no gradients of each; allocate one for gradients");
+  }
+  if (static_cast<int>(weights.size()) != world_size()) {
+    return absl::InvalidArgumentError(absl::StrCat(weights.size(), " weights for ", world_size(),
+                                                   " ranks; there must be one for each rank"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckedTransport::CheckPlaces(std::span<const Transfer> transfers) const {
@@ -339,11 +392,11 @@ absl::Status CheckedTransport::CheckShards(const Arena& arena,
   std::int64_t end = 0;
   for (std::size_t r = 0; r < shards.size(); ++r) {
     if (shards[r].begin < end || shards[r].end < shards[r].begin ||
-        shards[r].end > static_cast<std::int64_t>(arena.values.size())) {
+        shards[r].end > arena.elements) {
       return absl::InvalidArgumentError(
           absl::StrCat("shard ", r, " is [", shards[r].begin, ", ", shards[r].end,
                        "); shards must follow each other within the arena's ",
-                       arena.values.size(), " elements"));
+                       arena.elements, " elements"));
     }
     end = shards[r].end;
   }

@@ -37,11 +37,14 @@ class CheckedTransport : public Transport {
   int world_size() const final { return static_cast<int>(group_.members.size()); }
 
   absl::Status Exchange(std::span<const Transfer> transfers) final;
-  absl::StatusOr<Arena> Allocate(ArenaUse use, std::int64_t elements) final;
+  absl::StatusOr<Arena> Allocate(ArenaUse use, DType dtype, std::int64_t elements) final;
   absl::Status ReduceToOwners(const Arena& gradients, std::span<const Shard> shards,
-                              float weight) final;
+                              std::span<const float> weights, const ConsumeSums& consume) final;
   absl::Status BroadcastFromOwners(const Arena& parameters,
                                    std::span<const Shard> shards) final;
+  absl::Status UpdateShards(const Arena& gradients, const Arena& parameters,
+                            std::span<const Shard> shards, std::span<const float> weights,
+                            const ConsumeSums& update) final;
   absl::StatusOr<Agreement> Agree(const ControlWord& mine) final;
   void Abort(absl::Status why) final;
 
@@ -64,11 +67,19 @@ class CheckedTransport : public Transport {
   virtual absl::Status MoveAllReduce(std::span<const TensorView> views, ReduceOp op,
                                      std::span<const double> weights) = 0;
   // Memory for arena number `index`; nobody touches it before all ranks have it.
-  virtual absl::StatusOr<Arena> MakeArena(int index, ArenaUse use, std::int64_t elements) = 0;
-  virtual absl::Status MoveToOwners(int arena, std::span<const Shard> shards,
-                                    std::span<const float> weights) = 0;
+  virtual absl::StatusOr<Arena> MakeArena(int index, ArenaUse use, DType dtype,
+                                          std::int64_t elements) = 0;
+  // The sums of this rank's shard of arena number `gradients`, handed to `consume`.
+  virtual absl::Status MoveToOwners(int gradients, std::span<const Shard> shards,
+                                    std::span<const float> weights,
+                                    const ConsumeSums& consume) = 0;
   // Of an arena that is not shared. By default one broadcast for each owner.
   virtual absl::Status MoveFromOwners(const Arena& arena, std::span<const Shard> shards);
+  // The two in turn; by default one after the other, and none of the second but a
+  // barrier where all ranks share the parameters.
+  virtual absl::Status MoveUpdates(int gradients, const Arena& parameters,
+                                   std::span<const Shard> shards,
+                                   std::span<const float> weights, const ConsumeSums& update);
   // Ends the waits of this rank, and of peers where that is possible. Any thread;
   // at most once for each transport.
   virtual void Interrupt(const absl::Status& why) = 0;
@@ -81,6 +92,8 @@ class CheckedTransport : public Transport {
   // Exchanges and compares; `layouts` are made only where they differ.
   absl::StatusOr<std::vector<Call>> Meet(const Call& mine,
                                          const std::function<Layouts()>& layouts);
+  absl::Status MeetAbout(CallKind kind, std::span<const int> arenas,
+                         std::span<const Shard> shards, std::span<const float> weights);
   absl::Status ExplainLayouts(CallKind kind, const Layouts& layouts);
   // The ranks' difference in one list, "" if there is none.
   absl::StatusOr<std::string> CompareLayouts(const std::vector<LayoutLine>& lines);
@@ -96,8 +109,10 @@ class CheckedTransport : public Transport {
   std::string SharedPlace(const TensorView& view) const;
   std::uint64_t DigestOf(std::span<const Transfer> transfers) const;
   Layouts LayoutsOf(std::span<const Transfer> transfers) const;
-  std::vector<LayoutLine> LinesOf(int arena, std::span<const Shard> shards) const;
+  std::vector<LayoutLine> LinesOf(std::span<const int> arenas, std::span<const Shard> shards,
+                                  std::span<const float> weights) const;
   absl::Status CheckPlaces(std::span<const Transfer> transfers) const;
+  absl::Status CheckReducible(const Arena& gradients, std::span<const float> weights) const;
   absl::Status CheckShards(const Arena& arena, std::span<const Shard> shards) const;
 
   const Group group_;

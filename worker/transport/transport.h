@@ -31,8 +31,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
+#include "common/manifest/dtype.h"
 #include "common/sharding/shard_plan.h"
 #include "worker/core/agreement.h"
+#include "worker/transport/combine/combine.h"
 #include "worker/transport/tensor_view.h"
 #include "worker/transport/transfer.h"
 
@@ -48,11 +50,20 @@ enum class ArenaUse {
 };
 
 // Memory that the transport allocated; 64-byte aligned, zeroed, lives as long as
-// the transport.
+// the transport. Owns nothing.
 struct Arena {
-  std::span<float> values;
+  DType dtype = DType::kFloat32;
+  std::byte* data = nullptr;
+  std::int64_t elements = 0;
   // All ranks see one memory: a write by one is a write for all.
   bool shared = false;
+
+  std::int64_t bytes() const { return elements * ElementBytes(dtype); }
+  std::byte* at(std::int64_t element) const { return data + element * ElementBytes(dtype); }
+  // Of an arena of float32.
+  std::span<float> floats() const {
+    return {reinterpret_cast<float*>(data), static_cast<std::size_t>(elements)};
+  }
 };
 
 class Transport {
@@ -84,21 +95,32 @@ class Transport {
     return Exchange({&transfer, 1});
   }
 
-  // Collective. `elements` float32 each; equal on all ranks.
+  // Collective. Of a type that IsTrainable(); equal on all ranks.
   // Errors: ResourceExhausted: there is not that much memory.
-  virtual absl::StatusOr<Arena> Allocate(ArenaUse use, std::int64_t elements) = 0;
+  virtual absl::StatusOr<Arena> Allocate(ArenaUse use, DType dtype, std::int64_t elements) = 0;
 
-  // Afterwards this rank's shard of its `gradients` holds the sum over ranks of
-  // weight * value, added in rank order where the transport has one; the rest of
-  // the arena is unspecified. A rank of weight 0 contributes nothing, not even
-  // NaN. Ranks may not write to their arena before the next collective call has
-  // returned. `shards` by rank, within the arena.
+  // `shards` of an arena: by rank, within it, in elements. `weights` by rank, equal on
+  // all ranks. Sums are made in float in rank order, sum of weight * value; a rank of
+  // weight 0 contributes nothing, not even NaN.
+
+  // Hands the sums of this rank's shard of `gradients` to `consume`, which may write
+  // to that part of this rank's arena; the rest of it is not changed. Ranks may not
+  // write elsewhere in their arena before the next collective call has returned.
   virtual absl::Status ReduceToOwners(const Arena& gradients, std::span<const Shard> shards,
-                                      float weight) = 0;
+                                      std::span<const float> weights,
+                                      const ConsumeSums& consume) = 0;
 
   // Afterwards every shard of `parameters` equals its owner's on all ranks.
   virtual absl::Status BroadcastFromOwners(const Arena& parameters,
                                            std::span<const Shard> shards) = 0;
+
+  // Both at once, for arenas of equal size: hands the sums of this rank's shard of
+  // `gradients` to `update`, which writes the same elements of `parameters`; what is
+  // written may spread at once. Afterwards every shard of `parameters` equals its
+  // owner's on all ranks, and gradients may be written again.
+  virtual absl::Status UpdateShards(const Arena& gradients, const Arena& parameters,
+                                    std::span<const Shard> shards, std::span<const float> weights,
+                                    const ConsumeSums& update) = 0;
 
   // Exchanges the step's words. Also FailedPrecondition as Combine() says.
   virtual absl::StatusOr<Agreement> Agree(const ControlWord& mine) = 0;

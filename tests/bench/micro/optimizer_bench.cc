@@ -6,7 +6,7 @@
 
 #include "benchmark/benchmark.h"
 #include "common/base/check.h"
-#include "worker/optim/optimizer.h"
+#include "worker/optim/shard_optimizer.h"
 
 namespace lockstep {
 namespace {

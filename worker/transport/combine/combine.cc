@@ -17,6 +17,7 @@
 #include <type_traits>
 
 #include "common/base/check.h"
+#include "worker/numeric/vector_loop.h"
 
 namespace lockstep {
 namespace {
@@ -221,28 +222,68 @@ void Reduce(DType dtype, ReduceOp op, std::span<const double> weights, Sources s
   }
 }
 
-void WeightedSum(std::span<const float* const> sources, std::span<const float> weights,
-                 float* into, std::int64_t elements) {
-  // Tiles stay in the first-level cache while the ranks are added; the tile apart
-  // from `into` lets `into` be a source.
-  constexpr std::int64_t kTile = 2048;
-  float tile[kTile];
-  for (std::int64_t start = 0; start < elements; start += kTile) {
-    const std::int64_t n = std::min(kTile, elements - start);
+namespace {
+
+// tile[i] = w * source[i], or plus that. A tile stays in the first-level cache while
+// the ranks are added.
+constexpr std::size_t kSumTile = 2048;
+
+template <typename T>
+LOCKSTEP_VECTORIZE void Begin(const T* __restrict source, float weight, std::size_t n,
+                              float* __restrict tile) {
+  ForEachLine(n, [=](std::size_t i, auto width) {
+    PrefetchToRead(source + i);
+    for (std::size_t j = i; j < i + width; ++j) {
+      tile[j] = weight * static_cast<float>(source[j]);
+    }
+  });
+}
+
+template <typename T>
+LOCKSTEP_VECTORIZE void Add(const T* __restrict source, float weight, std::size_t n,
+                            float* __restrict tile) {
+  ForEachLine(n, [=](std::size_t i, auto width) {
+    PrefetchToRead(source + i);
+    for (std::size_t j = i; j < i + width; ++j) {
+      tile[j] += weight * static_cast<float>(source[j]);
+    }
+  });
+}
+
+template <typename T>
+void WeightedSumOf(Sources sources, std::span<const float> weights, std::int64_t elements,
+                   const ConsumeSums& consume) {
+  alignas(64) float tile[kSumTile];
+  for (std::int64_t start = 0; start < elements; start += kSumTile) {
+    const std::size_t n = std::min<std::int64_t>(kSumTile, elements - start);
     bool first = true;
     for (std::size_t rank = 0; rank < sources.size(); ++rank) {
-      const float weight = weights[rank];
-      if (weight == 0) continue;
-      const float* source = sources[rank] + start;
+      if (weights[rank] == 0) continue;
+      const T* source = reinterpret_cast<const T*>(sources[rank]) + start;
       if (first) {
-        for (std::int64_t i = 0; i < n; ++i) tile[i] = weight * source[i];
+        Begin(source, weights[rank], n, tile);
       } else {
-        for (std::int64_t i = 0; i < n; ++i) tile[i] += weight * source[i];
+        Add(source, weights[rank], n, tile);
       }
       first = false;
     }
     if (first) std::fill_n(tile, n, 0.0f);
-    std::memcpy(into + start, tile, n * sizeof(float));
+    consume(start, {tile, n});
+  }
+}
+
+}  // namespace
+
+void WeightedSum(DType dtype, Sources sources, std::span<const float> weights,
+                 std::int64_t elements, const ConsumeSums& consume) {
+  LOCKSTEP_CHECK(IsTrainable(dtype) && sources.size() == weights.size());
+  switch (dtype) {
+    case DType::kBfloat16:
+      return WeightedSumOf<c10::BFloat16>(sources, weights, elements, consume);
+    case DType::kFloat16:
+      return WeightedSumOf<c10::Half>(sources, weights, elements, consume);
+    default:
+      return WeightedSumOf<float>(sources, weights, elements, consume);
   }
 }
 

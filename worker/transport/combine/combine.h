@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "common/manifest/dtype.h"
@@ -31,10 +32,16 @@ namespace lockstep {
 void Reduce(DType dtype, ReduceOp op, std::span<const double> weights,
             std::span<const std::byte* const> sources, std::byte* into, std::int64_t elements);
 
-// into[i] = sum over ranks of weights[r] * sources[r][i] in float, added in rank
-// order. A rank of weight 0 is not read. `into` may be one of the sources.
-void WeightedSum(std::span<const float* const> sources, std::span<const float> weights,
-                 float* into, std::int64_t elements);
+// Called with sums range by range: in order, without gap, `begin` from 0. What the span
+// shows is gone when the call returns.
+using ConsumeSums = std::function<void(std::int64_t begin, std::span<const float> sums)>;
+
+// Hands sums[i] = sum over ranks of weights[r] * sources[r][i] to `consume`, in float,
+// added in rank order. `dtype` IsTrainable(). A rank of weight 0 is not read. What
+// `consume` is handed may be written to any source at once: the range was read.
+void WeightedSum(DType dtype, std::span<const std::byte* const> sources,
+                 std::span<const float> weights, std::int64_t elements,
+                 const ConsumeSums& consume);
 
 }  // namespace lockstep
 

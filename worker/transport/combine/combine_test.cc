@@ -1,5 +1,6 @@
 #include "worker/transport/combine/combine.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -167,18 +168,61 @@ TEST(Reduce, WhatIsNoNumberHasTheSameBitsWhereverItComesFrom) {
   }
 }
 
+// Sums as they are handed over, one behind the other.
+std::vector<float> SumsOf(DType dtype, const std::vector<const void*>& sources,
+                          const std::vector<float>& weights, std::int64_t elements) {
+  std::vector<const std::byte*> bytes;
+  for (const void* each : sources) bytes.push_back(static_cast<const std::byte*>(each));
+  std::vector<float> all;
+  WeightedSum(dtype, bytes, weights, elements,
+              [&](std::int64_t begin, std::span<const float> sums) {
+                EXPECT_EQ(begin, static_cast<std::int64_t>(all.size()));
+                all.insert(all.end(), sums.begin(), sums.end());
+              });
+  return all;
+}
+
 TEST(WeightedSum, AddsInRankOrderAndDoesNotReadARankOfWeightZero) {
   const float a[] = {0x1p30f, 1};
   const float b[] = {1, 2};
   const float c[] = {-0x1p30f, 3};
-  float into[2];
-  const float* const all[] = {a, b, c};
-  WeightedSum(all, std::vector<float>{1, 1, 1}, into, 2);
-  EXPECT_EQ(into[0], 0);  // 1 is rounded off
-  EXPECT_EQ(into[1], 6);
-  const float* const some[] = {a, nullptr, c};
-  WeightedSum(some, std::vector<float>{1, 0, 2}, into, 2);
-  EXPECT_EQ(into[1], 7);
+  // 1 is rounded off.
+  EXPECT_EQ(SumsOf(DType::kFloat32, {a, b, c}, {1, 1, 1}, 2), (std::vector<float>{0, 6}));
+  EXPECT_EQ(SumsOf(DType::kFloat32, {a, nullptr, c}, {1, 0, 2}, 2)[1], 7);
+  EXPECT_EQ(SumsOf(DType::kFloat32, {nullptr, nullptr}, {0, 0}, 2), (std::vector<float>{0, 0}));
+}
+
+TEST(WeightedSum, IsTheSameHoweverLongTheRangeIs) {
+  Prng prng(5);
+  constexpr std::int64_t kElements = 5000;
+  std::vector<float> sources[3];
+  for (std::vector<float>& source : sources) {
+    for (int i = 0; i < kElements; ++i) source.push_back(static_cast<float>(prng.Unit()));
+  }
+  const std::vector<float> weights = {0.3f, 0.7f, 1.1f};
+  const std::vector<float> whole =
+      SumsOf(DType::kFloat32, {sources[0].data(), sources[1].data(), sources[2].data()}, weights,
+             kElements);
+  for (const std::int64_t begin : {0, 1, 15, 16, 2047, 2048, 4999}) {
+    const std::int64_t n = std::min<std::int64_t>(kElements - begin, 1 + prng.Below(3000));
+    const std::vector<float> part = SumsOf(
+        DType::kFloat32,
+        {sources[0].data() + begin, sources[1].data() + begin, sources[2].data() + begin}, weights,
+        n);
+    EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + begin)) << begin;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t k = begin + i;
+      ASSERT_EQ(part[i], (0.3f * sources[0][k] + 0.7f * sources[1][k]) + 1.1f * sources[2][k]);
+    }
+  }
+}
+
+TEST(WeightedSum, OfShortTypesIsMadeInFloat) {
+  // 1.5 and 2^-9 do not fit one bfloat16, whose sum would be 1.5.
+  const std::uint16_t bfloat[][1] = {{0x3fc0}, {0x3b00}};
+  EXPECT_EQ(SumsOf(DType::kBfloat16, {bfloat[0], bfloat[1]}, {1, 1}, 1)[0], 1.5f + 0x1p-9f);
+  const std::uint16_t half[][1] = {{0x3e00}, {0x0001}};  // 1.5 and 2^-24
+  EXPECT_EQ(SumsOf(DType::kFloat16, {half[0], half[1]}, {1, 2}, 1)[0], 1.5f + 0x1p-23f);
 }
 
 }  // namespace

@@ -229,17 +229,17 @@ TEST_P(TransportConformance, TensorsThatAreSplitIntoOtherTransfersAreAnErrorOnEv
 TEST_P(TransportConformance, DifferentShardsOrSizesAreAnErrorOnEveryRank) {
   if (world_size() < 2) GTEST_SKIP();
   EXPECT_THAT(Gather([&](int rank, Transport& transport) {
-                return transport.Allocate(ArenaUse::kGradients, rank == 1 ? 17 : 16).status();
+                return transport.Allocate(ArenaUse::kGradients, DType::kFloat32, rank == 1 ? 17 : 16).status();
               }),
               Each(StatusIs(absl::StatusCode::kInvalidArgument,
                             HasSubstr("float32[17] on w1 (rank 1)"))));
   EXPECT_THAT(Gather([&](int rank, Transport& transport) {
                 const absl::StatusOr<Arena> arena =
-                    transport.Allocate(ArenaUse::kGradients, 64);
+                    transport.Allocate(ArenaUse::kGradients, DType::kFloat32, 64);
                 if (!arena.ok()) return arena.status();
                 std::vector<Shard> shards(world_size(), Shard{64, 64});
                 shards[0] = {0, rank == 1 ? 48 : 64};
-                return transport.ReduceToOwners(*arena, shards, 1.0f);
+                return transport.ReduceToOwners(*arena, shards, EqualWeights(world_size()), Ignore);
               }),
               Each(StatusIs(absl::StatusCode::kInvalidArgument,
                             HasSubstr("[0, 48) on w1 (rank 1)"))));
@@ -255,16 +255,17 @@ TEST_P(TransportConformance, BadArgumentsAreErrorsOnEveryRank) {
   EXPECT_THAT(Gather([&](int rank, Transport& transport) {
                 std::vector<float> values(16);
                 return transport.BroadcastFromOwners(
-                    {.values = values}, std::vector<Shard>(world_size(), Shard{0, 0}));
+                    {.data = reinterpret_cast<std::byte*>(values.data()), .elements = 16},
+                    std::vector<Shard>(world_size(), Shard{0, 0}));
               }),
               Each(StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("arena"))));
   for (const Shard& shard : {Shard{0, 65}, Shard{-1, 3}, Shard{9, 3}}) {
     EXPECT_THAT(Gather([&](int rank, Transport& transport) {
                   const absl::StatusOr<Arena> arena =
-                      transport.Allocate(ArenaUse::kGradients, 64);
+                      transport.Allocate(ArenaUse::kGradients, DType::kFloat32, 64);
                   if (!arena.ok()) return arena.status();
-                  return transport.ReduceToOwners(*arena,
-                                                  std::vector<Shard>(world_size(), shard), 1.0f);
+                  return transport.ReduceToOwners(*arena, std::vector<Shard>(world_size(), shard),
+                                                  EqualWeights(world_size()), Ignore);
                 }),
                 Each(StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("shard"))));
   }

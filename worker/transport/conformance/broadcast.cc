@@ -54,18 +54,18 @@ TEST_P(TransportConformance, BroadcastOfViewsInAnArenaReachesEveryRank) {
   RunRanks([&](int rank, Transport& transport) {
     const int root = world_size() - 1;
     LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Arena arena,
-                                  transport.Allocate(ArenaUse::kParameters, 1000));
-    if (rank == root) FillFloats(arena.values, 5);
+                                  transport.Allocate(ArenaUse::kParameters, DType::kFloat32, 1000));
+    if (rank == root) FillFloats(arena.floats(), 5);
     Tensors tensors;
     tensors.Add("private", DType::kInt64, {17}, rank);
     std::vector<TensorView> views = {
         {.spec = {.name = "in.arena", .dtype = DType::kFloat32, .shape = {1000}},
-         .data = reinterpret_cast<std::byte*>(arena.values.data())},
+         .data = arena.data},
         tensors.views()[0]};
     LOCKSTEP_ASSERT_OK(transport.Broadcast(views, root));
     std::vector<float> expected(1000);
     FillFloats(expected, 5);
-    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), arena.values.begin()));
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), arena.floats().begin()));
     Tensors of_root;
     of_root.Add("private", DType::kInt64, {17}, root);
     EXPECT_EQ(tensors.bytes(), of_root.bytes());

@@ -122,21 +122,21 @@ TEST_P(TransportConformance, AnExchangeSkipsWhatAllRanksShareAndMovesTheRest) {
   RunRanks([&](int rank, Transport& transport) {
     const int root = world_size() - 1;
     LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Arena arena,
-                                  transport.Allocate(ArenaUse::kParameters, 100));
-    if (rank == root) FillFloats(arena.values, 5);
+                                  transport.Allocate(ArenaUse::kParameters, DType::kFloat32, 100));
+    if (rank == root) FillFloats(arena.floats(), 5);
     Tensors tensors;
     tensors.Add("count", DType::kInt64, {1}, 0);
     tensors.values<std::int64_t>(0)[0] = rank;
     const TensorView in_arena = {
         .spec = {.name = "in.arena", .dtype = DType::kFloat32, .shape = {100}},
-        .data = reinterpret_cast<std::byte*>(arena.values.data())};
+        .data = arena.data};
     const std::vector<Transfer> transfers = {
         {.reduce = ReduceOp::kMax, .views = tensors.views()},
         {.root = root, .views = {&in_arena, 1}}};
     LOCKSTEP_ASSERT_OK(transport.Exchange(transfers));
     std::vector<float> expected(100);
     FillFloats(expected, 5);
-    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), arena.values.begin()));
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), arena.floats().begin()));
     EXPECT_EQ(tensors.values<std::int64_t>(0)[0], root);
     LOCKSTEP_ASSERT_OK(transport.Agree({}));
   });
@@ -145,7 +145,7 @@ TEST_P(TransportConformance, AnExchangeSkipsWhatAllRanksShareAndMovesTheRest) {
 TEST_P(TransportConformance, OperationsOfAllKindsMixInAnyOrder) {
   RunRanks([&](int rank, Transport& transport) {
     LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Arena arena,
-                                  transport.Allocate(ArenaUse::kGradients, 3000));
+                                  transport.Allocate(ArenaUse::kGradients, DType::kFloat32, 3000));
     const std::vector<Shard> shards = EvenShards(3000, world_size());
     Prng prng(99);  // all ranks draw alike
     for (int i = 0; i < 60; ++i) {
@@ -172,13 +172,13 @@ TEST_P(TransportConformance, OperationsOfAllKindsMixInAnyOrder) {
           break;
         }
         case 2: {
-          std::fill(arena.values.begin(), arena.values.end(), 1.0f);
-          LOCKSTEP_ASSERT_OK(transport.ReduceToOwners(arena, shards, 1.0f));
+          std::fill(arena.floats().begin(), arena.floats().end(), 1.0f);
+          LOCKSTEP_ASSERT_OK(transport.ReduceToOwners(arena, shards, EqualWeights(world_size()), IntoArena(arena, shards[rank])));
           for (std::int64_t k = shards[rank].begin; k < shards[rank].end; ++k) {
-            ASSERT_EQ(arena.values[k], static_cast<float>(world_size()));
+            ASSERT_EQ(arena.floats()[k], static_cast<float>(world_size()));
           }
           LOCKSTEP_ASSERT_OK(transport.BroadcastFromOwners(arena, shards));
-          ASSERT_THAT(arena.values, Each(static_cast<float>(world_size())));
+          ASSERT_THAT(arena.floats(), Each(static_cast<float>(world_size())));
           break;
         }
         default:

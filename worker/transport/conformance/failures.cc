@@ -99,7 +99,7 @@ TEST_P(TransportConformance, AbortFromAnotherThreadFreesTheWaiter) {
 TEST_P(TransportConformance, AfterAnErrorEveryLaterCallFails) {
   RunRanks([&](int rank, Transport& transport) {
     LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Arena arena,
-                                  transport.Allocate(ArenaUse::kGradients, 64));
+                                  transport.Allocate(ArenaUse::kGradients, DType::kFloat32, 64));
     const std::vector<Shard> shards = EvenShards(64, world_size());
     Tensors tensors;
     tensors.Add("phase", DType::kComplex64, {6}, rank);
@@ -108,9 +108,11 @@ TEST_P(TransportConformance, AfterAnErrorEveryLaterCallFails) {
     const auto dead = StatusIs(absl::StatusCode::kAborted, HasSubstr("phase"));
     EXPECT_THAT(transport.Broadcast(tensors.views(), 0), dead);
     EXPECT_THAT(transport.AllReduce(tensors.views(), ReduceOp::kSum), dead);
-    EXPECT_THAT(transport.Allocate(ArenaUse::kGradients, 1), dead);
-    EXPECT_THAT(transport.ReduceToOwners(arena, shards, 1), dead);
+    EXPECT_THAT(transport.Allocate(ArenaUse::kGradients, DType::kFloat32, 1), dead);
+    EXPECT_THAT(transport.ReduceToOwners(arena, shards, EqualWeights(world_size()), Ignore), dead);
     EXPECT_THAT(transport.BroadcastFromOwners(arena, shards), dead);
+    EXPECT_THAT(transport.UpdateShards(arena, arena, shards, EqualWeights(world_size()), Ignore),
+                dead);
     EXPECT_THAT(transport.Agree({}), dead);
   });
 }

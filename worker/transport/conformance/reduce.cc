@@ -209,10 +209,10 @@ TEST_P(TransportConformance, WeightsThatMakeNoMeanAreRefusedOnEveryRank) {
 TEST_P(TransportConformance, AReductionInMemoryThatAllRanksShareIsRefused) {
   RunRanks([&](int rank, Transport& transport) {
     LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Arena arena,
-                                  transport.Allocate(ArenaUse::kParameters, 64));
+                                  transport.Allocate(ArenaUse::kParameters, DType::kFloat32, 64));
     const TensorView view = {
         .spec = {.name = "in.arena", .dtype = DType::kFloat32, .shape = {64}},
-        .data = reinterpret_cast<std::byte*>(arena.values.data())};
+        .data = arena.data};
     const absl::Status status = transport.AllReduce({&view, 1}, ReduceOp::kMean);
     if (arena.shared) {
       EXPECT_THAT(status,

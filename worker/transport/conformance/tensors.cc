@@ -1,5 +1,8 @@
 #include "worker/transport/conformance/tensors.h"
 
+#include <torch/headeronly/util/BFloat16.h>
+#include <torch/headeronly/util/Half.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -73,6 +76,51 @@ void FillFloats(std::span<float> values, std::uint64_t seed) {
     constexpr float kScales[] = {1e-4f, 1e-2f, 1, 1e2f, 1e4f};
     value = static_cast<float>(prng.Unit() - 0.5) * kScales[prng.Below(5)];
   }
+}
+
+namespace {
+
+// Calls fn with a pointer to the arena's elements.
+template <typename Fn>
+auto WithElements(const Arena& arena, Fn fn) {
+  switch (arena.dtype) {
+    case DType::kBfloat16:
+      return fn(reinterpret_cast<c10::BFloat16*>(arena.data));
+    case DType::kFloat16:
+      return fn(reinterpret_cast<c10::Half*>(arena.data));
+    default:
+      return fn(reinterpret_cast<float*>(arena.data));
+  }
+}
+
+}  // namespace
+
+void FillArena(const Arena& arena, std::uint64_t seed) {
+  std::vector<float> values(arena.elements);
+  FillFloats(values, seed);
+  for (std::int64_t i = 0; i < arena.elements; ++i) Store(arena, i, values[i]);
+}
+
+std::vector<float> ValuesOf(const Arena& arena) {
+  return WithElements(arena, [&](const auto* elements) {
+    return std::vector<float>(elements, elements + arena.elements);
+  });
+}
+
+void Store(const Arena& arena, std::int64_t element, float value) {
+  WithElements(arena, [&](auto* elements) {
+    elements[element] = static_cast<std::remove_pointer_t<decltype(elements)>>(value);
+  });
+}
+
+std::vector<float> EqualWeights(int world_size) { return std::vector<float>(world_size, 1.0f); }
+
+void Ignore(std::int64_t begin, std::span<const float> sums) {}
+
+ConsumeSums IntoArena(const Arena& arena, const Shard& shard) {
+  return [=](std::int64_t begin, std::span<const float> sums) {
+    std::copy(sums.begin(), sums.end(), arena.floats().begin() + shard.begin + begin);
+  };
 }
 
 std::vector<Shard> EvenShards(std::int64_t elements, int world_size) {

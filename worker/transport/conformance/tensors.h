@@ -14,6 +14,7 @@
 #include "common/sharding/shard_plan.h"
 #include "worker/transport/combine/naive_reduce.h"
 #include "worker/transport/tensor_view.h"
+#include "worker/transport/transport.h"
 
 namespace lockstep {
 
@@ -65,6 +66,18 @@ std::vector<Bytes> ExpectedOf(ReduceOp op, const std::vector<double>& weights,
 
 // Values with a wide range of magnitudes, so that the order of a sum shows.
 void FillFloats(std::span<float> values, std::uint64_t seed);
+
+// Of elements of any type that IsTrainable(), as FillFloats() makes them.
+void FillArena(const Arena& arena, std::uint64_t seed);
+std::vector<float> ValuesOf(const Arena& arena);
+// Rounds to the arena's type.
+void Store(const Arena& arena, std::int64_t element, float value);
+
+// One float 1 for each rank.
+std::vector<float> EqualWeights(int world_size);
+// What a transport hands sums to: nobody, or that shard of a float32 arena.
+void Ignore(std::int64_t begin, std::span<const float> sums);
+ConsumeSums IntoArena(const Arena& arena, const Shard& shard);
 
 std::vector<Shard> EvenShards(std::int64_t elements, int world_size);
 

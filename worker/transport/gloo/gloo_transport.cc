@@ -24,9 +24,9 @@
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
+#include "worker/memory/host_memory.h"
 #include "worker/transport/checked_transport.h"
 #include "worker/transport/combine/combine.h"
-#include "worker/transport/host_memory.h"
 #include "worker/transport/pieces.h"
 
 namespace lockstep {
@@ -287,12 +287,13 @@ class GlooTransport final : public CheckedTransport {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Arena> MakeArena(int index, ArenaUse use, std::int64_t elements) override {
+  absl::StatusOr<Arena> MakeArena(int index, ArenaUse use, DType dtype,
+                                  std::int64_t elements) override {
     LOCKSTEP_ASSIGN_OR_RETURN(HostMemory memory,
-                              HostMemory::Allocate(elements * sizeof(float)));
+                              HostMemory::Allocate(elements * ElementBytes(dtype)));
+    arenas_.push_back({.dtype = dtype, .data = memory.data(), .elements = elements});
     memory_.push_back(std::move(memory));
-    return Arena{.values = {reinterpret_cast<float*>(memory_.back().data()),
-                            static_cast<std::size_t>(elements)}};
+    return arenas_.back();
   }
 
   // The part of a shard that moves in round `round`.
@@ -308,16 +309,18 @@ class GlooTransport final : public CheckedTransport {
 
   // Every rank sends each owner its part, and the owner adds up: P(N-1)/N bytes out
   // and in for each rank, as little as a reduction can do.
-  absl::Status MoveToOwners(int arena, std::span<const Shard> shards,
-                            std::span<const float> weights) override {
-    auto* values = reinterpret_cast<float*>(memory_[arena].data());
+  absl::Status MoveToOwners(int gradients, std::span<const Shard> shards,
+                            std::span<const float> weights,
+                            const ConsumeSums& consume) override {
+    const Arena& arena = arenas_[gradients];
+    const std::int64_t element_bytes = ElementBytes(arena.dtype);
     for (std::int64_t round = 0; round < Rounds(shards); ++round) {
       const Shard mine = Slice(shards[rank()], round);
-      const auto mine_bytes = static_cast<std::int64_t>(mine.elements() * sizeof(float));
+      const std::int64_t mine_bytes = mine.elements() * element_bytes;
       std::vector<std::int64_t> sent;
       std::int64_t sent_bytes = 0;
       for (const Shard& shard : shards) {
-        sent.push_back(Slice(shard, round).elements() * sizeof(float));
+        sent.push_back(Slice(shard, round).elements() * element_bytes);
         sent_bytes += sent.back();
       }
       std::vector<std::int64_t> received(world_size(), mine_bytes);
@@ -325,7 +328,7 @@ class GlooTransport final : public CheckedTransport {
       at::Tensor receive = Scratch(&receive_, mine_bytes * world_size());
       std::byte* out = BytesOf(send);
       for (int r = 0; r < world_size(); ++r) {
-        if (sent[r] > 0) std::memcpy(out, values + Slice(shards[r], round).begin, sent[r]);
+        if (sent[r] > 0) std::memcpy(out, arena.at(Slice(shards[r], round).begin), sent[r]);
         out += sent[r];
       }
       LOCKSTEP_RETURN_IF_ERROR(Run("all-to-all", [&](std::chrono::milliseconds timeout) {
@@ -333,11 +336,13 @@ class GlooTransport final : public CheckedTransport {
         options.timeout = timeout;
         return gloo_->all_to_all_single(receive, send, received, sent, options);
       }));
-      std::vector<const float*> sources;
-      for (int r = 0; r < world_size(); ++r) {
-        sources.push_back(reinterpret_cast<const float*>(BytesOf(receive) + r * mine_bytes));
-      }
-      WeightedSum(sources, weights, values + mine.begin, mine.elements());
+      std::vector<const std::byte*> sources;
+      for (int r = 0; r < world_size(); ++r) sources.push_back(BytesOf(receive) + r * mine_bytes);
+      const std::int64_t begin = mine.begin - shards[rank()].begin;
+      WeightedSum(arena.dtype, sources, weights, mine.elements(),
+                  [&](std::int64_t offset, std::span<const float> sums) {
+                    consume(begin + offset, sums);
+                  });
     }
     return absl::OkStatus();
   }
@@ -350,18 +355,17 @@ class GlooTransport final : public CheckedTransport {
       for (const Shard& shard : shards) {
         longest = std::max(longest, Slice(shard, round).elements());
       }
-      const std::int64_t bytes = longest * sizeof(float);
+      const std::int64_t bytes = longest * ElementBytes(arena.dtype);
       const at::Tensor send = Scratch(&send_, bytes);
       const at::Tensor receive = Scratch(&receive_, bytes * world_size());
       const Shard mine = Slice(shards[rank()], round);
-      std::memcpy(BytesOf(send), arena.values.data() + mine.begin,
-                  mine.elements() * sizeof(float));
+      std::memcpy(BytesOf(send), arena.at(mine.begin), mine.elements() * ElementBytes(arena.dtype));
       LOCKSTEP_RETURN_IF_ERROR(AllGather(send, receive));
       for (int r = 0; r < world_size(); ++r) {
         const Shard slice = Slice(shards[r], round);
         if (r == rank() || slice.elements() == 0) continue;
-        std::memcpy(arena.values.data() + slice.begin, BytesOf(receive) + r * bytes,
-                    slice.elements() * sizeof(float));
+        std::memcpy(arena.at(slice.begin), BytesOf(receive) + r * bytes,
+                    slice.elements() * ElementBytes(arena.dtype));
       }
     }
     return absl::OkStatus();
@@ -380,6 +384,7 @@ class GlooTransport final : public CheckedTransport {
   std::int64_t started_ = 0;
   at::Tensor send_;
   at::Tensor receive_;
+  std::vector<Arena> arenas_;
   std::vector<HostMemory> memory_;  // by arena
 };
 

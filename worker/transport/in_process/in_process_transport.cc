@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "worker/memory/host_memory.h"
 #include "worker/transport/checked_transport.h"
 #include "worker/transport/combine/combine.h"
-#include "worker/transport/host_memory.h"
 
 namespace lockstep {
 namespace {
@@ -78,25 +78,29 @@ class InProcessTransport final : public CheckedTransport {
     });
   }
 
-  absl::StatusOr<Arena> MakeArena(int index, ArenaUse use, std::int64_t elements) override {
+  absl::StatusOr<Arena> MakeArena(int index, ArenaUse use, DType dtype,
+                                  std::int64_t elements) override {
     LOCKSTEP_ASSIGN_OR_RETURN(HostMemory memory,
-                              HostMemory::Allocate(elements * sizeof(float)));
+                              HostMemory::Allocate(elements * ElementBytes(dtype)));
+    arenas_.push_back({.dtype = dtype, .data = memory.data(), .elements = elements});
     memory_.push_back(std::move(memory));
-    return Arena{.values = std::span(reinterpret_cast<float*>(memory_.back().data()),
-                                     static_cast<std::size_t>(elements))};
+    return arenas_.back();
   }
 
   absl::Status MoveToOwners(int arena, std::span<const Shard> shards,
-                            std::span<const float> weights) override {
-    auto* mine = memory_[arena].data();
-    return Meet(mine, [&](std::span<std::byte* const> ranks) {
+                            std::span<const float> weights,
+                            const ConsumeSums& consume) override {
+    struct Reduction {
+      const Arena* arena;
+      const ConsumeSums* consume;
+    };
+    Reduction mine = {&arenas_[arena], &consume};
+    return Meet(&mine, [&](std::span<Reduction* const> ranks) {
       for (std::size_t owner = 0; owner < ranks.size(); ++owner) {
-        std::vector<const float*> sources;
-        for (std::byte* each : ranks) {
-          sources.push_back(reinterpret_cast<float*>(each) + shards[owner].begin);
-        }
-        WeightedSum(sources, weights, reinterpret_cast<float*>(ranks[owner]) + shards[owner].begin,
-                    shards[owner].elements());
+        std::vector<const std::byte*> sources;
+        for (const Reduction* each : ranks) sources.push_back(each->arena->at(shards[owner].begin));
+        WeightedSum(mine.arena->dtype, sources, weights, shards[owner].elements(),
+                    *ranks[owner]->consume);
       }
     });
   }
@@ -104,6 +108,7 @@ class InProcessTransport final : public CheckedTransport {
   void Interrupt(const absl::Status& why) override { hub_->Break(why); }
 
   const std::shared_ptr<Hub> hub_;
+  std::vector<Arena> arenas_;
   std::vector<HostMemory> memory_;  // by arena
 };
 

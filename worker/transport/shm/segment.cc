@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "worker/memory/huge_pages.h"
 
 namespace lockstep::shm {
 namespace {
@@ -94,17 +95,20 @@ absl::Status Segment::Grow(std::int64_t bytes) const {
 }
 
 absl::StatusOr<Mapping> Segment::Map(std::int64_t offset, std::int64_t bytes) const {
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, offset);
+  // Both must be aligned alike for huge pages.
+  std::byte* const place = bytes >= kHugePageBytes ? ReserveAligned(bytes) : nullptr;
+  void* data = mmap(place, bytes, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | (place == nullptr ? 0 : MAP_FIXED), fd_, offset);
   if (data == MAP_FAILED) {
+    if (place != nullptr) munmap(place, bytes);
     return absl::ResourceExhaustedError(absl::StrCat(
         "shared memory of ", bytes, " bytes cannot be mapped: ", std::strerror(errno)));
   }
   return Mapping(static_cast<std::byte*>(data), bytes);
 }
 
-std::int64_t PageAligned(std::int64_t bytes) {
-  const std::int64_t page = sysconf(_SC_PAGESIZE);
-  return (bytes + page - 1) / page * page;
-}
+std::int64_t PageAligned(std::int64_t bytes) { return Aligned(bytes, sysconf(_SC_PAGESIZE)); }
+
+std::int64_t Aligned(std::int64_t bytes, std::int64_t to) { return (bytes + to - 1) / to * to; }
 
 }  // namespace lockstep::shm

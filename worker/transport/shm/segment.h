@@ -70,6 +70,8 @@ class Segment {
 
 // Rounded up to whole pages.
 std::int64_t PageAligned(std::int64_t bytes);
+// Rounded up to a multiple of `to`.
+std::int64_t Aligned(std::int64_t bytes, std::int64_t to);
 
 }  // namespace lockstep::shm
 

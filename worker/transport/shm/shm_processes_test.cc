@@ -35,21 +35,21 @@ std::set<std::string> SharedMemoryNames() {
 TEST(ShmProcesses, ReduceAndSpreadAcrossProcesses) {
   Processes processes(3, MakeShm, [](int rank, Transport& transport) -> std::string {
     const std::vector<Shard> shards = {{0, 16}, {16, 32}, {32, 40}};
-    const auto gradients = transport.Allocate(ArenaUse::kGradients, 40);
-    const auto parameters = transport.Allocate(ArenaUse::kParameters, 40);
+    const auto gradients = transport.Allocate(ArenaUse::kGradients, DType::kFloat32, 40);
+    const auto parameters = transport.Allocate(ArenaUse::kParameters, DType::kFloat32, 40);
     if (!gradients.ok() || !parameters.ok()) return "no arenas";
     if (!parameters->shared) return "not shared";
-    std::fill(gradients->values.begin(), gradients->values.end(), 1.0f + rank);
-    if (const auto s = transport.ReduceToOwners(*gradients, shards, 1); !s.ok()) {
-      return s.ToString();
-    }
-    for (std::int64_t i = shards[rank].begin; i < shards[rank].end; ++i) {
-      parameters->values[i] = gradients->values[i] * 10;
-    }
-    if (const auto s = transport.BroadcastFromOwners(*parameters, shards); !s.ok()) {
-      return s.ToString();
-    }
-    for (const float value : parameters->values) {
+    std::ranges::fill(gradients->floats(), 1.0f + rank);
+    const std::vector<float> weights(3, 1.0f);
+    const auto s = transport.UpdateShards(
+        *gradients, *parameters, shards, weights,
+        [&](std::int64_t begin, std::span<const float> sums) {
+          for (std::size_t i = 0; i < sums.size(); ++i) {
+            parameters->floats()[shards[rank].begin + begin + i] = sums[i] * 10;
+          }
+        });
+    if (!s.ok()) return s.ToString();
+    for (const float value : parameters->floats()) {
       if (value != 60.0f) return absl::StrCat("value ", value);
     }
     return transport.Agree({}).ok() ? "fine" : "no agreement";
@@ -87,7 +87,7 @@ TEST(ShmProcesses, KillingEveryRankLeavesNothingBehind) {
   const std::set<std::string> before = SharedMemoryNames();
   {
     Processes processes(2, MakeShm, [](int rank, Transport& transport) -> std::string {
-      if (!transport.Allocate(ArenaUse::kParameters, 1 << 20).ok()) return "no memory";
+      if (!transport.Allocate(ArenaUse::kParameters, DType::kFloat32, 1 << 20).ok()) return "no memory";
       pause();
       return "not killed";
     });

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
+#include "worker/memory/huge_pages.h"
 #include "worker/transport/checked_transport.h"
 #include "worker/transport/combine/combine.h"
 #include "worker/transport/pieces.h"
@@ -142,13 +143,15 @@ class ShmTransport final : public CheckedTransport {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Arena> MakeArena(int index, ArenaUse use, std::int64_t elements) override {
+  absl::StatusOr<Arena> MakeArena(int index, ArenaUse use, DType dtype,
+                                  std::int64_t elements) override {
     const bool shared = use == ArenaUse::kParameters;
     const std::int64_t stride =
-        shm::PageAligned(std::max<std::int64_t>(elements * sizeof(float), 1));
+        HugePageAligned(std::max<std::int64_t>(elements * ElementBytes(dtype), 1));
     const std::int64_t regions = shared ? 1 : world_size();
     std::int64_t bytes = 0;
     std::int64_t end = 0;
+    if (stride >= kHugePageBytes) end_ = shm::Aligned(end_, kHugePageBytes);
     if (__builtin_mul_overflow(stride, regions, &bytes) ||
         __builtin_add_overflow(end_, bytes, &end)) {
       return absl::ResourceExhaustedError("arenas beyond 63 bits of bytes");
@@ -157,35 +160,38 @@ class ShmTransport final : public CheckedTransport {
     // reported, rank 0 about the growth.
     if (rank() == 0) LOCKSTEP_RETURN_IF_ERROR(segment_.Grow(end));
     LOCKSTEP_ASSIGN_OR_RETURN(shm::Mapping mapping, segment_.Map(end_, bytes));
+    if (rank() == 0) CollapseIntoHugePages(mapping.data(), bytes);
     end_ = end;
-    auto* mine = reinterpret_cast<float*>(mapping.data() + (shared ? 0 : rank() * stride));
-    arenas_.push_back({std::move(mapping), shared ? 0 : stride});
-    return Arena{.values = {mine, static_cast<std::size_t>(elements)}, .shared = shared};
+    regions_.push_back({dtype, std::move(mapping), shared ? 0 : stride});
+    return Arena{.dtype = dtype,
+                 .data = regions_.back().Of(rank()),
+                 .elements = elements,
+                 .shared = shared};
   }
 
   absl::Status MoveToOwners(int arena, std::span<const Shard> shards,
-                            std::span<const float> weights) override {
+                            std::span<const float> weights,
+                            const ConsumeSums& consume) override {
     // All ranks have met: their gradients are complete, and stay until they meet
     // again. Each owner reads its own range of all and writes its own of its own.
     const Shard& mine = shards[rank()];
-    const Region& region = arenas_[arena];
-    std::vector<const float*> sources;
+    const Region& region = regions_[arena];
+    std::vector<const std::byte*> sources;
     for (int r = 0; r < world_size(); ++r) {
-      sources.push_back(region.Values(r) + mine.begin);
+      sources.push_back(region.Of(r) + mine.begin * ElementBytes(region.dtype));
     }
-    WeightedSum(sources, weights, region.Values(rank()) + mine.begin, mine.elements());
+    WeightedSum(region.dtype, sources, weights, mine.elements(), consume);
     return absl::OkStatus();
   }
 
   void Interrupt(const absl::Status& why) override { waiter_.PoisonWith(why); }
 
-  struct Region {
+  struct Region {  // of an arena
+    DType dtype;
     shm::Mapping mapping;
-    std::int64_t stride = 0;  // bytes from rank to rank
+    std::int64_t stride = 0;  // bytes from rank to rank; 0: one for all
 
-    float* Values(int rank) const {
-      return reinterpret_cast<float*>(mapping.data() + rank * stride);
-    }
+    std::byte* Of(int rank) const { return mapping.data() + rank * stride; }
   };
 
   const shm::Segment segment_;
@@ -194,7 +200,7 @@ class ShmTransport final : public CheckedTransport {
   const std::span<RankSlot> slots_;
   shm::Waiter waiter_;
   std::int64_t end_;  // of the segment, arenas included
-  std::vector<Region> arenas_;
+  std::vector<Region> regions_;
   std::uint64_t barriers_ = 0;
   std::uint64_t pieces_ = 0;
 };

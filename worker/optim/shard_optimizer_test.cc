@@ -1,4 +1,7 @@
-#include "worker/optim/optimizer.h"
+#include "worker/optim/shard_optimizer.h"
+
+#include <torch/headeronly/util/BFloat16.h>
+#include <torch/headeronly/util/Half.h>
 
 #include <cmath>
 #include <cstddef>
@@ -206,7 +209,7 @@ TEST(ShardOptimizer, StepsEachRangeWithTheSettingsOfItsGroup) {
         config);
     const std::vector<GroupRange> ranges = {
         {0, 5, 1}, {5, 21, kNoGroup}, {21, 21, 0}, {21, 40, 1}};
-    LOCKSTEP_ASSERT_OK_AND_ASSIGN(auto grouped, ShardOptimizer::Create(config, ranges));
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(auto grouped, ShardOptimizer::Create(config, ranges, /*short_begin=*/1000));
     EXPECT_EQ(grouped->elements(), 40);
     std::vector<std::unique_ptr<ShardOptimizer>> parts;
     for (const GroupRange& range : ranges) {
@@ -243,10 +246,10 @@ TEST(ShardOptimizer, RefusesRangesThatAreNoShard) {
   for (const std::vector<GroupRange>& ranges : std::vector<std::vector<GroupRange>>{
            {{1, 2, 0}}, {{0, 2, 0}, {3, 4, 0}}, {{0, 2, 0}, {1, 4, 0}}, {{0, -1, 0}},
            {{0, 2, 1}}, {{0, 2, -2}}}) {
-    EXPECT_THAT(ShardOptimizer::Create(config, ranges),
+    EXPECT_THAT(ShardOptimizer::Create(config, ranges, /*short_begin=*/1000),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected is one")));
   }
-  LOCKSTEP_EXPECT_OK(ShardOptimizer::Create(config, std::vector<GroupRange>{}).status());
+  LOCKSTEP_EXPECT_OK(ShardOptimizer::Create(config, std::vector<GroupRange>{}, 0).status());
 }
 
 TEST(ShardOptimizer, StartsTheMomentumWithTheUndampenedGradient) {
@@ -293,6 +296,70 @@ TEST(ShardOptimizer, RefusesALearningRateThatIsNoneAndKeepsItsOwn) {
     }
     LOCKSTEP_EXPECT_OK(optimizer->SetLearningRate(0));
   }
+}
+
+template <typename T>
+std::byte* BytesOf(std::vector<T>& values) {
+  return reinterpret_cast<std::byte*>(values.data());
+}
+
+// A shard of 40 floats and 100 short parameters against a shard of 140 floats.
+template <typename T>
+void ExpectMastersAreFloats(DType dtype) {
+  for (const OptimizerConfig& config : SomeConfigs()) {
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(
+        auto mixed, ShardOptimizer::Create(config, std::vector<GroupRange>{{0, 140}}, 40));
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(auto floats, ShardOptimizer::Create(config, 140));
+    EXPECT_EQ(mixed->state_bytes(), floats->state_bytes() + 100 * 4) << Describe(config);
+    Prng prng(3);
+    std::vector<float> expected(140);
+    std::vector<float> params(40);
+    std::vector<T> shorts(100);
+    for (int i = 0; i < 140; ++i) {
+      expected[i] = static_cast<float>(T(static_cast<float>(prng.Unit() - 0.5)));
+      (i < 40 ? params[i] : expected[i]) = expected[i];
+      if (i >= 40) shorts[i - 40] = T(expected[i]);
+    }
+    std::vector<float> grad(140);
+    for (int step = 0; step < 20; ++step) {
+      for (float& g : grad) g = static_cast<float>(prng.Unit() - 0.5);
+      LOCKSTEP_ASSERT_OK(floats->Step(grad, 0.5f, expected));
+      mixed->BeginStep(0.5f);
+      mixed->Update(0, std::span(grad).first(40), DType::kFloat32, BytesOf(params));
+      // In two parts, neither of which is whole lines.
+      mixed->Update(40, std::span(grad).subspan(40, 37), dtype, BytesOf(shorts));
+      mixed->Update(77, std::span(grad).subspan(77), dtype, BytesOf(shorts) + 37 * sizeof(T));
+      for (int i = 0; i < 140; ++i) {
+        const float held = i < 40 ? params[i] : static_cast<float>(shorts[i - 40]);
+        ASSERT_EQ(held, i < 40 ? expected[i] : static_cast<float>(T(expected[i])))
+            << Describe(config) << " step " << step << " element " << i;
+      }
+    }
+  }
+}
+
+TEST(ShardOptimizer, StepsShortParametersOnMastersInFloat) {
+  ExpectMastersAreFloats<c10::BFloat16>(DType::kBfloat16);
+  ExpectMastersAreFloats<c10::Half>(DType::kFloat16);
+}
+
+TEST(ShardOptimizer, AShortParameterThatWasWrittenByOthersCounts) {
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(
+      auto optimizer, ShardOptimizer::Create(Sgd{.lr = 0x1p-10}, std::vector<GroupRange>{{0, 2}}, 0));
+  std::vector<c10::BFloat16> params = {1.0f, 1.0f};
+  const std::vector<float> grad = {1, 1};
+  const auto step = [&] {
+    optimizer->BeginStep(1);
+    optimizer->Update(0, grad, DType::kBfloat16, BytesOf(params));
+  };
+  // A step is less than half of a bfloat16's last place: the master alone moves.
+  step();
+  EXPECT_EQ(static_cast<float>(params[0]), 1.0f);
+  params[1] = 2.0f;
+  step();
+  step();
+  EXPECT_EQ(static_cast<float>(params[0]), 1.0f - 0x1p-8f);  // 1 - 3 * 2^-10, rounded
+  EXPECT_EQ(static_cast<float>(params[1]), 2.0f);
 }
 
 TEST(ShardOptimizer, MayBeEmpty) {

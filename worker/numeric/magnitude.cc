@@ -1,0 +1,86 @@
+#include "worker/numeric/magnitude.h"
+
+#include <torch/headeronly/util/BFloat16.h>
+#include <torch/headeronly/util/Half.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "worker/numeric/vector_loop.h"
+
+namespace lockstep {
+namespace {
+
+// Without their sign, the bits of floating types are ordered as their magnitudes are,
+// and those of NaN are above all.
+template <typename Bits>
+constexpr Bits kMagnitude = std::numeric_limits<Bits>::max();  // all but the sign
+
+template <typename Bits>
+LOCKSTEP_VECTORIZE Bits Largest(const Bits* values, std::size_t n) {
+  Bits lanes[kLineElements] = {};
+  ForEachLine(n, [&](std::size_t begin, auto width) {
+    PrefetchToRead(values + begin);
+#pragma GCC ivdep
+    for (std::size_t j = 0; j < width; ++j) {
+      const Bits bits = values[begin + j] & kMagnitude<Bits>;
+      lanes[j] = std::max(lanes[j], bits);
+    }
+  });
+  return *std::ranges::max_element(lanes);
+}
+
+template <typename Bits>
+LOCKSTEP_VECTORIZE Bits CopyLargest(const Bits* from, Bits* to, std::size_t n) {
+  Bits lanes[kLineElements] = {};
+  ForEachLine(n, [&](std::size_t begin, auto width) {
+    PrefetchToRead(from + begin);
+    PrefetchToWrite(to + begin);
+#pragma GCC ivdep
+    for (std::size_t j = 0; j < width; ++j) {
+      const Bits value = from[begin + j];
+      to[begin + j] = value;
+      lanes[j] = std::max<Bits>(lanes[j], value & kMagnitude<Bits>);
+    }
+  });
+  return *std::ranges::max_element(lanes);
+}
+
+// The value that has those bits, all of which but the sign are given.
+float Value(DType dtype, std::int32_t bits) {
+  float value = 0;
+  switch (dtype) {
+    case DType::kBfloat16:
+      value = std::bit_cast<c10::BFloat16>(static_cast<std::int16_t>(bits));
+      break;
+    case DType::kFloat16:
+      value = std::bit_cast<c10::Half>(static_cast<std::int16_t>(bits));
+      break;
+    default:
+      value = std::bit_cast<float>(bits);
+  }
+  return std::isnan(value) ? std::numeric_limits<float>::infinity() : value;
+}
+
+}  // namespace
+
+float LargestMagnitude(DType dtype, const std::byte* values, std::int64_t elements) {
+  if (ElementBytes(dtype) == 2) {
+    return Value(dtype, Largest(reinterpret_cast<const std::int16_t*>(values), elements));
+  }
+  return Value(dtype, Largest(reinterpret_cast<const std::int32_t*>(values), elements));
+}
+
+float CopyAndFindLargest(DType dtype, const std::byte* from, std::byte* to,
+                         std::int64_t elements) {
+  if (ElementBytes(dtype) == 2) {
+    return Value(dtype, CopyLargest(reinterpret_cast<const std::int16_t*>(from),
+                                    reinterpret_cast<std::int16_t*>(to), elements));
+  }
+  return Value(dtype, CopyLargest(reinterpret_cast<const std::int32_t*>(from),
+                                  reinterpret_cast<std::int32_t*>(to), elements));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,199 @@
+#include "worker/optim/shard_optimizer.h"
+
+#include <torch/headeronly/util/BFloat16.h>
+#include <torch/headeronly/util/Half.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "worker/memory/host_memory.h"
+#include "worker/optim/adagrad.h"
+#include "worker/optim/adam.h"
+#include "worker/optim/adamw.h"
+#include "worker/optim/sgd.h"
+#include "worker/optim/update_loop.h"
+
+namespace lockstep {
+namespace {
+
+template <typename Config, typename Rule>
+class ShardOptimizerOf final : public ShardOptimizer {
+ public:
+  // What the memory of a state starts with.
+  using Initial = std::array<float, Rule::kStates>;
+
+  static absl::StatusOr<std::unique_ptr<ShardOptimizer>> Make(const Config& config,
+                                                              std::vector<GroupRange> ranges,
+                                                              std::int64_t short_begin,
+                                                              Initial initial) {
+    std::unique_ptr<ShardOptimizerOf> made(
+        new ShardOptimizerOf(config, std::move(ranges), short_begin));
+    for (const float value : initial) {
+      LOCKSTEP_ASSIGN_OR_RETURN(HostMemory state, FloatsFor(made->elements_));
+      if (value != 0) std::fill_n(Floats(state), made->elements_, value);
+      made->states_.push_back(std::move(state));
+    }
+    LOCKSTEP_ASSIGN_OR_RETURN(HostMemory masters,
+                              FloatsFor(made->elements_ - made->short_begin_));
+    made->states_.push_back(std::move(masters));
+    return made;
+  }
+
+  void BeginStep(float grad_scale) override {
+    ++step_;
+    grad_scale_ = grad_scale;
+    rules_.clear();
+    for (const Config& settings : settings_) rules_.emplace_back(settings, step_);
+  }
+
+  void Update(std::int64_t begin, std::span<const float> gradients, DType dtype,
+              std::byte* params) override {
+    const std::int64_t end = begin + static_cast<std::int64_t>(gradients.size());
+    auto range = std::ranges::upper_bound(ranges_, begin, {}, &GroupRange::end);
+    for (std::int64_t at = begin; at < end; ++range) {
+      const std::int64_t stop = std::min(end, range->end);
+      UpdatePart(rules_[range->group + 1], at, stop - at, gradients.data() + (at - begin), dtype,
+                 params + (at - begin) * ElementBytes(dtype));
+      at = stop;
+    }
+  }
+
+  absl::Status SetLearningRate(double lr) override {
+    LOCKSTEP_RETURN_IF_ERROR(CheckLearningRate(lr));
+    PutLearningRate(lr);
+    return absl::OkStatus();
+  }
+
+  double learning_rate() const override { return settings_[0].lr; }
+  std::int64_t elements() const override { return elements_; }
+  std::int64_t state_bytes() const override {
+    std::int64_t bytes = 0;
+    for (const HostMemory& state : states_) bytes += state.bytes();
+    return bytes;
+  }
+
+ private:
+  ShardOptimizerOf(const Config& config, std::vector<GroupRange> ranges, std::int64_t short_begin)
+      : groups_(config.groups),
+        settings_(groups_.size() + 1, WithoutGroups(config)),
+        ranges_(std::move(ranges)),
+        elements_(ranges_.empty() ? 0 : ranges_.back().end),
+        short_begin_(std::min(short_begin, elements_)) {
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      Config& settings = settings_[i + 1];
+      settings.weight_decay = groups_[i].weight_decay.value_or(config.weight_decay);
+    }
+    PutLearningRate(config.lr);
+  }
+
+  static absl::StatusOr<HostMemory> FloatsFor(std::int64_t elements) {
+    return HostMemory::Allocate(elements * static_cast<std::int64_t>(sizeof(float)));
+  }
+  static float* Floats(const HostMemory& memory) { return reinterpret_cast<float*>(memory.data()); }
+
+  static Config WithoutGroups(Config config) {
+    config.groups.clear();
+    return config;
+  }
+
+  void PutLearningRate(double lr) {
+    settings_[0].lr = lr;
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      settings_[i + 1].lr = lr * groups_[i].lr_scale;
+    }
+  }
+
+  void UpdatePart(const Rule& rule, std::int64_t begin, std::int64_t n, const float* gradients,
+                  DType dtype, std::byte* params) {
+    StatePointers<Rule::kStates> states;
+    for (std::size_t i = 0; i < states.size(); ++i) states[i] = Floats(states_[i]) + begin;
+    float* const masters = Floats(states_.back()) + (begin - short_begin_);
+    switch (dtype) {
+      case DType::kBfloat16:
+        return UpdateRange(rule, gradients, grad_scale_, states, masters,
+                           reinterpret_cast<c10::BFloat16*>(params), n);
+      case DType::kFloat16:
+        return UpdateRange(rule, gradients, grad_scale_, states, masters,
+                           reinterpret_cast<c10::Half*>(params), n);
+      default:
+        return UpdateRange(rule, gradients, grad_scale_, states, reinterpret_cast<float*>(params),
+                           n);
+    }
+  }
+
+  const std::vector<ParameterGroup> groups_;
+  std::vector<Config> settings_;  // the optimizer's own, then those of each group
+  const std::vector<GroupRange> ranges_;
+  const std::int64_t elements_;
+  const std::int64_t short_begin_;
+  std::int64_t step_ = 0;
+  float grad_scale_ = 1;
+  std::vector<Rule> rules_;  // of the step, as settings_
+  std::vector<HostMemory> states_;  // of all elements each, then the masters
+};
+
+using Made = absl::StatusOr<std::unique_ptr<ShardOptimizer>>;
+
+Made Make(const Sgd& config, std::vector<GroupRange> ranges, std::int64_t short_begin) {
+  if (config.momentum == 0) {
+    return ShardOptimizerOf<Sgd, SgdRule>::Make(config, std::move(ranges), short_begin, {});
+  }
+  return ShardOptimizerOf<Sgd, MomentumRule>::Make(config, std::move(ranges), short_begin, {0});
+}
+Made Make(const Adam& config, std::vector<GroupRange> ranges, std::int64_t short_begin) {
+  return ShardOptimizerOf<Adam, AdamRule>::Make(config, std::move(ranges), short_begin, {0, 0});
+}
+Made Make(const AdamW& config, std::vector<GroupRange> ranges, std::int64_t short_begin) {
+  return ShardOptimizerOf<AdamW, AdamWRule>::Make(config, std::move(ranges), short_begin, {0, 0});
+}
+Made Make(const Adagrad& config, std::vector<GroupRange> ranges, std::int64_t short_begin) {
+  return ShardOptimizerOf<Adagrad, AdagradRule>::Make(
+      config, std::move(ranges), short_begin,
+      {static_cast<float>(config.initial_accumulator_value)});
+}
+
+absl::Status CheckRanges(const std::vector<GroupRange>& ranges, std::size_t groups) {
+  std::int64_t end = 0;
+  for (const GroupRange& range : ranges) {
+    if (range.begin != end || range.end < range.begin || range.group < kNoGroup ||
+        range.group >= static_cast<std::int64_t>(groups)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a range of group ", range.group, " from element ", range.begin, " to ", range.end,
+          "; expected is one that starts at ", end, ", of a group below ", groups));
+    }
+    end = range.end;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Create(
+    const OptimizerConfig& config, std::vector<GroupRange> ranges, std::int64_t short_begin) {
+  LOCKSTEP_RETURN_IF_ERROR(Validate(config));
+  LOCKSTEP_RETURN_IF_ERROR(CheckRanges(ranges, GroupsOf(config).size()));
+  return std::visit([&](const auto& c) { return Make(c, std::move(ranges), short_begin); }, config);
+}
+
+absl::StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Create(
+    const OptimizerConfig& config, std::int64_t elements) {
+  return Create(config, std::vector<GroupRange>{{0, elements, kNoGroup}}, elements);
+}
+
+absl::Status ShardOptimizer::Step(std::span<const float> gradients, float grad_scale,
+                                  std::span<float> params) {
+  const auto expected = static_cast<std::size_t>(elements());
+  if (gradients.size() != expected || params.size() != expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the step got ", gradients.size(), " gradient and ", params.size(),
+                     " parameter elements; this shard has ", elements()));
+  }
+  BeginStep(grad_scale);
+  Update(0, gradients, DType::kFloat32, reinterpret_cast<std::byte*>(params.data()));
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,104 @@
+#include "worker/torch/gradient_view.h"
+
+#include <utility>
+
+#include "c10/core/GradMode.h"
+#include "torch/csrc/autograd/function_hook.h"
+#include "torch/csrc/autograd/variable.h"
+#include "worker/numeric/magnitude.h"
+#include "worker/torch/scalar_types.h"
+
+namespace lockstep {
+
+using torch::autograd::PostAccumulateGradHook;
+namespace autograd = torch::autograd::impl;
+
+class GradientView::Hook final : public PostAccumulateGradHook {
+ public:
+  Hook(std::shared_ptr<GradientView> view, std::unique_ptr<PostAccumulateGradHook> before)
+      : view_(std::move(view)), before_(std::move(before)) {}
+
+  void operator()(const at::Tensor& parameter) override {
+    if (before_ != nullptr) (*before_)(parameter);
+    const at::Tensor& grad = parameter.grad();
+    // A gradient that is to be differentiated itself stays with its graph; Collect()
+    // takes its values.
+    if (!grad.defined() || grad.requires_grad()) return;
+    view_->Take(parameter);
+    view_->Measure();
+  }
+
+  std::unique_ptr<PostAccumulateGradHook> TakeBefore() { return std::move(before_); }
+
+ private:
+  const std::shared_ptr<GradientView> view_;
+  std::unique_ptr<PostAccumulateGradHook> before_;
+};
+
+bool IsView(const at::Tensor& tensor, const at::Tensor& of) {
+  return tensor.defined() && tensor.layout() == at::kStrided &&
+         tensor.scalar_type() == of.scalar_type() && tensor.device() == of.device() &&
+         tensor.sizes() == of.sizes() && tensor.is_contiguous() &&
+         (tensor.numel() == 0 || tensor.const_data_ptr() == of.const_data_ptr());
+}
+
+GradientView::GradientView(at::Tensor place)
+    : place_(std::move(place)), measured_version_(place_._version()) {}
+
+void GradientView::Attach(const std::shared_ptr<GradientView>& view, const at::Tensor& parameter) {
+  auto before = std::move(autograd::post_acc_grad_hooks(parameter));
+  autograd::set_post_acc_grad_hooks(parameter, std::make_unique<Hook>(view, std::move(before)));
+}
+
+void GradientView::Detach(const at::Tensor& parameter) {
+  auto* const hook = dynamic_cast<Hook*>(autograd::post_acc_grad_hooks(parameter).get());
+  // Training code that attached another one since took this one away.
+  if (hook == nullptr) return;
+  auto before = hook->TakeBefore();
+  autograd::set_post_acc_grad_hooks(parameter, std::move(before));
+}
+
+float GradientView::Collect(const at::Tensor& parameter) {
+  const c10::AutoGradMode no_grad(false);
+  if (parameter.grad().defined()) {
+    Take(parameter);
+    if (place_._version() != measured_version_) Measure();
+  } else if (!zero_) {
+    place_.zero_();
+    zero_ = true;
+    largest_ = 0;
+    measured_version_ = place_._version();
+  }
+  return largest_;
+}
+
+void GradientView::Take(const at::Tensor& parameter) {
+  at::Tensor& grad = parameter.mutable_grad();
+  if (!IsView(grad, place_)) {
+    const c10::AutoGradMode no_grad(false);
+    if (grad.layout() == at::kStrided && grad.is_contiguous() && !grad.is_neg() &&
+        grad.scalar_type() == place_.scalar_type() && grad.device() == place_.device() &&
+        grad.numel() == place_.numel()) {
+      largest_ = CopyAndFindLargest(FromScalarType(place_.scalar_type()),
+                                    static_cast<const std::byte*>(grad.const_data_ptr()),
+                                    static_cast<std::byte*>(place_.mutable_data_ptr()),
+                                    place_.numel());
+      place_.unsafeGetTensorImpl()->bump_version();
+      measured_version_ = place_._version();
+    } else {
+      place_.copy_(grad.layout() == at::kStrided ? grad.detach() : grad.detach().to_dense());
+    }
+    grad = place_;
+  }
+  zero_ = false;
+}
+
+void GradientView::Measure() {
+  if (place_._version() == measured_version_) return;
+  largest_ = LargestMagnitude(FromScalarType(place_.scalar_type()),
+                              static_cast<const std::byte*>(place_.const_data_ptr()),
+                              place_.numel());
+  measured_version_ = place_._version();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+// GradientView: where the gradient of one parameter has to be for a step.
+//
+// Once it is attached, what backward makes of the parameter's gradient is moved there
+// and measured while it is in the caches. Whatever training code does to `.grad` in the
+// meantime, Collect() has the last word. In memory that was written past LibTorch
+// (through a raw pointer) it sees what was moved there, but measures nothing anew.
+//
+// Used by one thread, and by the thread that runs backward, not at the same time.
+#ifndef LOCKSTEP_WORKER_TORCH_GRADIENT_VIEW_H_
+#define LOCKSTEP_WORKER_TORCH_GRADIENT_VIEW_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "ATen/core/Tensor.h"
+
+namespace lockstep {
+
+// Whether `tensor` is the same elements as the contiguous `of`.
+bool IsView(const at::Tensor& tensor, const at::Tensor& of);
+
+class GradientView {
+ public:
+  // `place`: contiguous, of the parameter's shape and type.
+  explicit GradientView(at::Tensor place);
+
+  // From now on until Detach() backward moves the gradient of `parameter` to the place
+  // of `view`. What training code had attached for the same moment goes first.
+  static void Attach(const std::shared_ptr<GradientView>& view, const at::Tensor& parameter);
+  static void Detach(const at::Tensor& parameter);
+
+  // Afterwards the place holds the parameter's gradient, zeros if it has none, and
+  // `.grad`, if there is one, is a view of it. Returns the largest magnitude in it;
+  // infinity if not all of it is finite. May throw what LibTorch throws.
+  float Collect(const at::Tensor& parameter);
+
+  const at::Tensor& place() const { return place_; }
+
+ private:
+  class Hook;
+
+  // Moves `.grad` to the place, if it is not there.
+  void Take(const at::Tensor& parameter);
+  void Measure();
+
+  const at::Tensor place_;
+  bool zero_ = false;   // the place holds zeros, for certain
+  float largest_ = 0;   // magnitude in the place
+  std::int64_t measured_version_ = 0;  // of the place, when that was found
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_WORKER_TORCH_GRADIENT_VIEW_H_
