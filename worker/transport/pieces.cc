@@ -38,6 +38,12 @@ void PieceCutter::Unpack(const std::byte* piece) const {
   for (const Fragment& f : fragments_) std::memcpy(f.data, piece + f.offset, f.bytes);
 }
 
+void PieceCutter::Unpack(const std::byte* piece,
+                         void (*copy)(std::byte* to, const std::byte* from,
+                                      std::int64_t bytes)) const {
+  for (const Fragment& f : fragments_) copy(f.data, piece + f.offset, f.bytes);
+}
+
 void ReducePieces(std::span<const Fragment> fragments, ReduceOp op,
                   std::span<const double> weights, std::span<const std::byte* const> pieces) {
   std::vector<const std::byte*> sources(pieces.size());

@@ -37,6 +37,9 @@ class PieceCutter {
 
   void Pack(std::byte* piece) const;
   void Unpack(const std::byte* piece) const;
+  // By another copy than memcpy.
+  void Unpack(const std::byte* piece,
+              void (*copy)(std::byte* to, const std::byte* from, std::int64_t bytes)) const;
 
  private:
   const std::span<const TensorView> views_;

@@ -18,6 +18,7 @@
 #include "worker/transport/pieces.h"
 #include "worker/transport/shm/control_block.h"
 #include "worker/transport/shm/segment.h"
+#include "worker/transport/shm/stream_copy.h"
 #include "worker/transport/shm/waiter.h"
 
 namespace lockstep {
@@ -55,6 +56,16 @@ std::int64_t ScratchOffset(int world_size) {
 }
 std::int64_t ControlBytes(int world_size) {
   return ScratchOffset(world_size) + world_size * shm::kScratchBytes;
+}
+
+// What a list of this size leaves in the caches, little of it is there when its
+// reader comes.
+constexpr std::int64_t kStreamedBytes = 4 << 20;
+
+std::int64_t BytesOf(std::span<const TensorView> views) {
+  std::int64_t sum = 0;
+  for (const TensorView& view : views) sum += view.bytes();
+  return sum;
 }
 
 class ShmTransport final : public CheckedTransport {
@@ -110,6 +121,7 @@ class ShmTransport final : public CheckedTransport {
   }
 
   absl::Status MoveBroadcast(std::span<const TensorView> views, int root) override {
+    const bool is_large = BytesOf(views) >= kStreamedBytes;
     PieceCutter cutter(views, kPieceBytes);
     for (; cutter.Next(); ++pieces_) {
       if (rank() == root) {
@@ -119,7 +131,8 @@ class ShmTransport final : public CheckedTransport {
       } else {
         LOCKSTEP_RETURN_IF_ERROR(
             waiter_.AwaitOne(root, &RankSlot::produced, pieces_ + 1, deadline()));
-        cutter.Unpack(Piece(root, pieces_));
+        const std::byte* piece = Piece(root, pieces_);
+        is_large ? cutter.Unpack(piece, shm::StreamCopy) : cutter.Unpack(piece);
       }
       waiter_.Publish(&RankSlot::consumed, pieces_ + 1);
     }
