@@ -6,6 +6,16 @@
 #include "worker/transport/combine/combine.h"
 
 namespace lockstep {
+namespace {
+
+// The place in a fragment that comes at or after a place in its piece, between
+// whole elements: every element size divides 16.
+std::int64_t CutOf(const Fragment& fragment, std::int64_t place) {
+  const std::int64_t inside = std::max<std::int64_t>(place - fragment.offset, 0);
+  return std::min((inside + 15) / 16 * 16, fragment.bytes);
+}
+
+}  // namespace
 
 bool PieceCutter::Next() {
   fragments_.clear();
@@ -28,6 +38,18 @@ bool PieceCutter::Next() {
     begin_ = 0;
   }
   return !fragments_.empty();
+}
+
+std::vector<Fragment> PieceCutter::Part(int part, int parts) const {
+  const std::int64_t begin = bytes_ * part / parts;
+  const std::int64_t end = bytes_ * (part + 1) / parts;
+  std::vector<Fragment> found;
+  for (const Fragment& f : fragments_) {
+    const std::int64_t from = CutOf(f, begin);
+    const std::int64_t to = CutOf(f, end);
+    if (from < to) found.push_back({f.dtype, f.data + from, to - from, f.offset + from});
+  }
+  return found;
 }
 
 void PieceCutter::Pack(std::byte* piece) const {

@@ -34,6 +34,9 @@ class PieceCutter {
   bool Next();
   std::span<const Fragment> fragments() const { return fragments_; }
   std::int64_t bytes() const { return bytes_; }  // of the piece
+  // What the fragments have of part `part` of `parts` of the piece: parts are about
+  // equal, hold whole elements, and each byte is in one of them.
+  std::vector<Fragment> Part(int part, int parts) const;
 
   void Pack(std::byte* piece) const;
   void Unpack(const std::byte* piece) const;

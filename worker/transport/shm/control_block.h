@@ -16,12 +16,12 @@ namespace lockstep::shm {
 
 inline constexpr std::uint64_t kMagic = 0x4c4f434b53544550;  // "LOCKSTEP"
 // Grows with every change of this layout: ranks of different builds refuse.
-inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::uint32_t kVersion = 3;
 
 // Each rank's ring of pieces; in all it should stay within the caches.
-inline constexpr std::int64_t kPieceBytes = 256 << 10;
-inline constexpr std::int64_t kPieces = 4;
-inline constexpr std::int64_t kScratchBytes = kPieceBytes * kPieces;
+inline constexpr std::int64_t kPieceBytes = 64 << 10;
+inline constexpr std::uint64_t kPieces = 32;
+inline constexpr std::int64_t kScratchBytes = kPieceBytes * static_cast<std::int64_t>(kPieces);
 
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::size_t kMaxReasonBytes = 2000;
@@ -58,6 +58,7 @@ struct alignas(kCacheLine) RankSlot {
   std::atomic<std::uint32_t> left;  // 1: the rank has destroyed its transport
   alignas(kCacheLine) std::atomic<std::uint64_t> arrived;   // barriers
   alignas(kCacheLine) std::atomic<std::uint64_t> produced;  // pieces in its scratch
+  alignas(kCacheLine) std::atomic<std::uint64_t> reduced;   // pieces, its part of them
   alignas(kCacheLine) std::atomic<std::uint64_t> consumed;  // pieces it has taken
   // By parity of the barrier: a rank writes one again only after all have been
   // at the barrier in between, and so have read it.

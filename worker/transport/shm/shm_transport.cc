@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -61,6 +62,17 @@ std::int64_t ControlBytes(int world_size) {
 // What a list of this size leaves in the caches, little of it is there when its
 // reader comes.
 constexpr std::int64_t kStreamedBytes = 4 << 20;
+
+// A list is cut into at least so many pieces, so that packing and unpacking overlap,
+// down to a size below which handing over costs more than it hides.
+constexpr std::int64_t kLeastPieces = 8;
+constexpr std::int64_t kLeastPieceBytes = 16 << 10;
+
+// Of a list of so many bytes; alike on all ranks.
+std::int64_t PieceBytesFor(std::int64_t bytes) {
+  const std::int64_t even = (bytes / kLeastPieces + 63) / 64 * 64;
+  return std::clamp(even, kLeastPieceBytes, kPieceBytes);
+}
 
 std::int64_t BytesOf(std::span<const TensorView> views) {
   std::int64_t sum = 0;
@@ -121,8 +133,9 @@ class ShmTransport final : public CheckedTransport {
   }
 
   absl::Status MoveBroadcast(std::span<const TensorView> views, int root) override {
-    const bool is_large = BytesOf(views) >= kStreamedBytes;
-    PieceCutter cutter(views, kPieceBytes);
+    const std::int64_t bytes = BytesOf(views);
+    const bool is_large = bytes >= kStreamedBytes;
+    PieceCutter cutter(views, PieceBytesFor(bytes));
     for (; cutter.Next(); ++pieces_) {
       if (rank() == root) {
         LOCKSTEP_RETURN_IF_ERROR(AwaitRoomFor(pieces_));
@@ -141,18 +154,56 @@ class ShmTransport final : public CheckedTransport {
 
   absl::Status MoveAllReduce(std::span<const TensorView> views, ReduceOp op,
                              std::span<const double> weights) override {
-    PieceCutter cutter(views, kPieceBytes);
-    for (; cutter.Next(); ++pieces_) {
-      LOCKSTEP_RETURN_IF_ERROR(AwaitRoomFor(pieces_));
-      cutter.Pack(Piece(rank(), pieces_));
-      waiter_.Publish(&RankSlot::produced, pieces_ + 1);
-      LOCKSTEP_RETURN_IF_ERROR(
-          waiter_.AwaitAll(&RankSlot::produced, pieces_ + 1, deadline()));
-      std::vector<const std::byte*> pieces;
-      for (int r = 0; r < world_size(); ++r) pieces.push_back(Piece(r, pieces_));
-      ReducePieces(cutter.fragments(), op, weights, pieces);
-      waiter_.Publish(&RankSlot::consumed, pieces_ + 1);
+    // Each rank reduces its part of every piece for all. It packs one piece ahead of
+    // the one it reduces and takes the one behind it, so that waits are short.
+    const std::int64_t piece_bytes = PieceBytesFor(BytesOf(views));
+    PieceCutter packed(views, piece_bytes);
+    PieceCutter reduced(views, piece_bytes);
+    PieceCutter taken(views, piece_bytes);
+    for (std::uint64_t ahead = 0;; ++ahead) {
+      if (packed.Next()) LOCKSTEP_RETURN_IF_ERROR(PackPiece(packed, pieces_ + ahead));
+      if (ahead < 1) continue;
+      if (reduced.Next()) {
+        LOCKSTEP_RETURN_IF_ERROR(ReducePart(reduced, op, weights, pieces_ + ahead - 1));
+      }
+      if (ahead < 2) continue;
+      if (!taken.Next()) {
+        pieces_ += ahead - 2;
+        return absl::OkStatus();
+      }
+      LOCKSTEP_RETURN_IF_ERROR(TakeParts(taken, pieces_ + ahead - 2));
     }
+  }
+
+  absl::Status PackPiece(const PieceCutter& piece, std::uint64_t number) {
+    LOCKSTEP_RETURN_IF_ERROR(AwaitRoomFor(number));
+    piece.Pack(Piece(rank(), number));
+    waiter_.Publish(&RankSlot::produced, number + 1);
+    return absl::OkStatus();
+  }
+
+  // Reduces this rank's part of the ranks' pieces into its own.
+  absl::Status ReducePart(const PieceCutter& piece, ReduceOp op, std::span<const double> weights,
+                          std::uint64_t number) {
+    LOCKSTEP_RETURN_IF_ERROR(waiter_.AwaitAll(&RankSlot::produced, number + 1, deadline()));
+    std::vector<const std::byte*> pieces;
+    for (int r = 0; r < world_size(); ++r) pieces.push_back(Piece(r, number));
+    std::vector<Fragment> mine = piece.Part(rank(), world_size());
+    for (Fragment& f : mine) f.data = Piece(rank(), number) + f.offset;
+    ReducePieces(mine, op, weights, pieces);
+    waiter_.Publish(&RankSlot::reduced, number + 1);
+    return absl::OkStatus();
+  }
+
+  // Takes from each rank the part that it reduced.
+  absl::Status TakeParts(const PieceCutter& piece, std::uint64_t number) {
+    LOCKSTEP_RETURN_IF_ERROR(waiter_.AwaitAll(&RankSlot::reduced, number + 1, deadline()));
+    for (int r = 0; r < world_size(); ++r) {
+      for (const Fragment& f : piece.Part(r, world_size())) {
+        std::memcpy(f.data, Piece(r, number) + f.offset, f.bytes);
+      }
+    }
+    waiter_.Publish(&RankSlot::consumed, number + 1);
     return absl::OkStatus();
   }
 
