@@ -44,10 +44,12 @@ std::vector<Fragment> PieceCutter::Part(int part, int parts) const {
   const std::int64_t begin = bytes_ * part / parts;
   const std::int64_t end = bytes_ * (part + 1) / parts;
   std::vector<Fragment> found;
-  for (const Fragment& f : fragments_) {
-    const std::int64_t from = CutOf(f, begin);
-    const std::int64_t to = CutOf(f, end);
-    if (from < to) found.push_back({f.dtype, f.data + from, to - from, f.offset + from});
+  auto f = std::ranges::partition_point(
+      fragments_, [begin](const Fragment& f) { return f.offset + f.bytes <= begin; });
+  for (; f != fragments_.end() && f->offset < end; ++f) {
+    const std::int64_t from = CutOf(*f, begin);
+    const std::int64_t to = CutOf(*f, end);
+    if (from < to) found.push_back({f->dtype, f->data + from, to - from, f->offset + from});
   }
   return found;
 }

@@ -19,48 +19,60 @@ Tensors ListOf(std::int64_t first_bytes, std::int64_t bytes, std::uint64_t seed)
   return tensors;
 }
 
+// Of bytes; guards are equal on all ranks.
 std::vector<Bytes> MaximumOf(const std::vector<Tensors>& ranks) {
-  std::vector<const Tensors*> sources;
-  for (const Tensors& tensors : ranks) sources.push_back(&tensors);
-  return ExpectedOf(ReduceOp::kMax, {}, sources);
+  std::vector<Bytes> maximum = ranks[0].bytes();
+  for (const Tensors& tensors : ranks) {
+    for (std::size_t i = 0; i < maximum.size(); ++i) {
+      std::ranges::transform(maximum[i], tensors.bytes()[i], maximum[i].begin(),
+                             [](std::byte a, std::byte b) { return std::max(a, b); });
+    }
+  }
+  return maximum;
 }
 
 std::vector<std::int64_t> SizesAroundBorders() {
   std::vector<std::int64_t> sizes;
-  for (const std::int64_t border : {1 << 12, 1 << 14, 1 << 16, 1 << 17, 1 << 19}) {
-    for (const std::int64_t off : {-17, -8, -1, 0, 1, 8, 17}) sizes.push_back(border + off);
+  for (const std::int64_t border : {1 << 14, 1 << 16, 1 << 19}) {
+    for (const std::int64_t off : {-1, 0, 1, 17}) sizes.push_back(border + off);
   }
   return sizes;
 }
 
+// By size and rank; made before the ranks run, as drawing them takes its time.
+std::vector<std::vector<Tensors>> ListsOf(const std::vector<std::int64_t>& sizes, int world_size) {
+  std::vector<std::vector<Tensors>> lists;
+  for (const std::int64_t bytes : sizes) {
+    std::vector<Tensors> ranks;
+    for (int r = 0; r < world_size; ++r) ranks.push_back(ListOf(bytes % 5, bytes, r));
+    lists.push_back(std::move(ranks));
+  }
+  return lists;
+}
+
 TEST_P(TransportConformance, BroadcastMovesListsOfSizesAroundTheBordersOfMessages) {
+  const std::vector<std::int64_t> sizes = SizesAroundBorders();
+  std::vector<std::vector<Tensors>> lists = ListsOf(sizes, world_size());
+  const auto root_of = [&](std::size_t i) { return static_cast<int>(i) % world_size(); };
+  std::vector<std::vector<Bytes>> expected;
+  for (std::size_t i = 0; i < lists.size(); ++i) expected.push_back(lists[i][root_of(i)].bytes());
   RunRanks([&](int rank, Transport& transport) {
-    int root = 0;
-    std::vector<std::int64_t> sizes = SizesAroundBorders();
-    for (const std::int64_t off : {-1, 0, 1}) sizes.push_back((4 << 20) + off);
-    for (const std::int64_t bytes : sizes) {
-      root = (root + 1) % world_size();
-      Tensors tensors = ListOf(/*first_bytes=*/bytes % 5, bytes, /*seed=*/rank);
-      LOCKSTEP_ASSERT_OK(transport.Broadcast(tensors.views(), root));
-      EXPECT_TRUE(tensors.bytes() == ListOf(bytes % 5, bytes, root).bytes()) << bytes;
+    for (std::size_t i = 0; i < lists.size(); ++i) {
+      LOCKSTEP_ASSERT_OK(transport.Broadcast(lists[i][rank].views(), root_of(i)));
+      EXPECT_TRUE(lists[i][rank].bytes() == expected[i]) << sizes[i];
     }
   });
 }
 
 TEST_P(TransportConformance, AllReduceMovesListsOfSizesAroundTheBordersOfMessages) {
-  // Made before the ranks run: the naive reduction takes its time.
-  std::vector<std::vector<Tensors>> lists;  // by size and rank
+  const std::vector<std::int64_t> sizes = SizesAroundBorders();
+  std::vector<std::vector<Tensors>> lists = ListsOf(sizes, world_size());
   std::vector<std::vector<Bytes>> expected;
-  for (const std::int64_t bytes : SizesAroundBorders()) {
-    std::vector<Tensors> ranks;
-    for (int r = 0; r < world_size(); ++r) ranks.push_back(ListOf(bytes % 5, bytes, r));
-    expected.push_back(MaximumOf(ranks));
-    lists.push_back(std::move(ranks));
-  }
+  for (const std::vector<Tensors>& ranks : lists) expected.push_back(MaximumOf(ranks));
   RunRanks([&](int rank, Transport& transport) {
     for (std::size_t i = 0; i < lists.size(); ++i) {
       LOCKSTEP_ASSERT_OK(transport.AllReduce(lists[i][rank].views(), ReduceOp::kMax));
-      EXPECT_TRUE(lists[i][rank].bytes() == expected[i]) << SizesAroundBorders()[i];
+      EXPECT_TRUE(lists[i][rank].bytes() == expected[i]) << sizes[i];
     }
   });
 }
@@ -78,7 +90,7 @@ Sequence RandomSequence(std::uint64_t seed, int count, int world_size) {
   Sequence sequence;
   for (int i = 0; i < count; ++i) {
     const bool reduces = prng.Below(3) == 0;
-    const std::int64_t bytes = prng.Between(1, prng.Below(4) == 0 ? 3'000 : 300'000);
+    const std::int64_t bytes = prng.Between(1, prng.Below(4) == 0 ? 3'000 : 250'000);
     std::vector<Tensors> ranks;
     for (int r = 0; r < world_size; ++r) {
       ranks.push_back(ListOf(bytes % 11, bytes, seed * 1000 + i * world_size + r));
@@ -112,12 +124,12 @@ void ExpectSequence(Sequence& sequence, bool at_once, Transport& transport) {
 }
 
 TEST_P(TransportConformance, ManyOperationsInARowFromAlternatingRootsMoveEveryByte) {
-  Sequence sequence = RandomSequence(/*seed=*/7, /*count=*/40, world_size());
+  Sequence sequence = RandomSequence(/*seed=*/7, /*count=*/25, world_size());
   RunRanks([&](int rank, Transport& transport) { ExpectSequence(sequence, /*at_once=*/false, transport); });
 }
 
 TEST_P(TransportConformance, ManyTransfersFromAlternatingRootsMoveEveryByteInOneExchange) {
-  Sequence sequence = RandomSequence(/*seed=*/8, /*count=*/40, world_size());
+  Sequence sequence = RandomSequence(/*seed=*/8, /*count=*/25, world_size());
   RunRanks([&](int rank, Transport& transport) { ExpectSequence(sequence, /*at_once=*/true, transport); });
 }
 
