@@ -35,10 +35,14 @@ void ExpectCopied(std::int64_t from_offset, std::int64_t to_offset, std::int64_t
 
 TEST(StreamCopy, CopiesAnyLengthFromAndToAnyAlignmentAndNothingElse) {
   for (std::int64_t to = 0; to < kLine; ++to) {
-    for (std::int64_t bytes = 0; bytes <= 3 * kLine + 1; ++bytes) ExpectCopied(to % 17, to, bytes);
+    for (std::int64_t bytes = 0; bytes <= 3 * kLine + 1; ++bytes) {
+      ASSERT_NO_FATAL_FAILURE(ExpectCopied(to % 17, to, bytes));
+    }
   }
   for (std::int64_t from = 0; from < kLine; ++from) {
-    for (const std::int64_t to : {0, 1, 16, 63}) ExpectCopied(from, to, 4 * kLine + 5);
+    for (const std::int64_t to : {0, 1, 16, 63}) {
+      ASSERT_NO_FATAL_FAILURE(ExpectCopied(from, to, 4 * kLine + 5));
+    }
   }
 }
 
