@@ -8,8 +8,10 @@
 namespace lockstep {
 namespace {
 
-const std::vector<std::string> kBenches = {"step", "buffers", "broadcast", "agree"};
+const std::vector<std::string> kBenches = {"step", "buffers", "broadcast", "agree", "train"};
 constexpr char kAll[] = "all";
+constexpr char kCost[] = "cost";
+constexpr int kCostRepeat = 7;
 
 constexpr char kAbout[] =
     "Measures the data plane with one process per rank, as ratios within one run:\n"
@@ -17,8 +19,11 @@ constexpr char kAbout[] =
     "  buffers    one sync of a ResNet-50's 159 buffers, hot and cold\n"
     "  broadcast  64 MiB from rank 0\n"
     "  agree      the agreement of a step alone\n"
-    "  all        the four of them, one after the other\n"
-    "Another program measures single operations, ranks as threads: ./lockstep bench micro.";
+    "  train      the whole training loop of a BatchNorm ResNet on MNIST's images\n"
+    "  all        the five of them, one after the other\n"
+    "  cost       by itself: how a step's cost grows, 1 to 100 M parameters, 1 to 8 ranks\n"
+    "Others: ./lockstep bench micro measures single operations, ranks as threads;\n"
+    "./lockstep bench charts draws what --json wrote.";
 constexpr char kFooter[] =
     "A repetition counts as its slowest rank. The table goes to standard output, progress to\n"
     "standard error. docs/performance.md says what is measured and how.\n"
@@ -32,7 +37,9 @@ BenchSizes SizesOf(const BenchOptions& options) {
           .side = 32,
           .broadcast_elements = 4096,
           .agreements = 10,
-          .cold_bytes = 4096};
+          .cold_bytes = 4096,
+          .train_batch = 8,
+          .train_steps = 2};
 }
 
 std::variant<BenchOptions, EarlyExit> ParseBenchOptions(std::vector<std::string> arguments) {
@@ -41,12 +48,13 @@ std::variant<BenchOptions, EarlyExit> ParseBenchOptions(std::vector<std::string>
   app.footer(kFooter);
   std::vector<std::string> known = kBenches;
   known.push_back(kAll);
+  known.push_back(kCost);
   app.add_option("BENCH", options.benches, "What to measure")
       ->required()
       ->check(CLI::IsMember(known));
-  app.add_option("--ranks", options.ranks, "Number of processes")
-      ->check(CLI::Range(2, 16))
-      ->capture_default_str();
+  const CLI::Option* ranks = app.add_option("--ranks", options.ranks, "Number of processes")
+                                 ->check(CLI::Range(2, 16))
+                                 ->capture_default_str();
   app.add_option("--transport", options.transport, "Data plane of Lockstep")
       ->check(CLI::IsMember({"shm", "gloo"}))
       ->capture_default_str();
@@ -54,9 +62,10 @@ std::variant<BenchOptions, EarlyExit> ParseBenchOptions(std::vector<std::string>
                "Also torch DDP, ZeroRedundancyOptimizer and fairscale over Gloo, alternating; installs "
                "them where they are missing (5.6 GB)");
   app.add_option("--json", options.json, "Write the report there too");
-  app.add_option("--repeat", options.repeat, "Counted repetitions of each case")
-      ->check(CLI::Range(1, 100000))
-      ->capture_default_str();
+  const CLI::Option* repeat =
+      app.add_option("--repeat", options.repeat, "Counted repetitions of each case; of cost: 7")
+          ->check(CLI::Range(1, 100000))
+          ->capture_default_str();
   app.add_flag("--tiny", options.tiny, "Sizes that show that it runs and say nothing about speed");
   try {
     // CLI11 takes them from the back.
@@ -66,6 +75,15 @@ std::variant<BenchOptions, EarlyExit> ParseBenchOptions(std::vector<std::string>
     std::ostringstream out;
     const int code = app.exit(e, out, out) == 0 ? 0 : 2;
     return EarlyExit{.code = code, .text = out.str()};
+  }
+  if (std::ranges::find(options.benches, kCost) != options.benches.end()) {
+    if (options.benches.size() > 1 || options.peers || ranks->count() > 0) {
+      return EarlyExit{.code = 2,
+                       .text = "cost goes without other benches, --ranks and --peers: it takes its own "
+                               "numbers of ranks, and has no peers\n"};
+    }
+    if (repeat->count() == 0) options.repeat = kCostRepeat;
+    return options;
   }
   const bool all = std::ranges::find(options.benches, kAll) != options.benches.end();
   std::vector<std::string> wanted;

@@ -10,13 +10,15 @@
 namespace lockstep {
 
 struct BenchOptions {
-  std::vector<std::string> benches;  // of kBenches, each once
+  std::vector<std::string> benches;  // each once; "cost" only by itself
   int ranks = 2;
   std::string transport = "shm";
   bool peers = false;
   std::string json;  // file that takes the report; empty: none
   int repeat = 30;   // counted repetitions of each case
   bool tiny = false;
+
+  bool is_cost() const { return benches == std::vector<std::string>{"cost"}; }
 
   friend bool operator==(const BenchOptions&, const BenchOptions&) = default;
 };
@@ -28,6 +30,8 @@ struct BenchSizes {
   std::int64_t broadcast_elements = 16 << 20;
   std::int64_t agreements = 1000;  // in one repetition
   std::int64_t cold_bytes = 8 << 20;
+  std::int64_t train_batch = 32;  // images of each rank in each step
+  std::int64_t train_steps = 5;   // in one repetition
 
   std::int64_t step_elements() const { return matrices * side * side; }
 };

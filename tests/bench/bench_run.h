@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// The report. Progress goes to standard error. Everything it started has ended
+// The report, by MakeReport() or of cost by MakeCostReport(). Progress goes to standard error. Everything it started has ended
 // when it returns.
 // Errors: Cancelled: `interrupted` became true. Others name the rank.
 absl::StatusOr<nlohmann::json> RunBenches(const BenchOptions& options,

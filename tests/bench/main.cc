@@ -10,6 +10,7 @@
 
 #include "tests/bench/bench_options.h"
 #include "tests/bench/bench_run.h"
+#include "tests/bench/cost_report.h"
 #include "tests/bench/report.h"
 
 namespace lockstep {
@@ -38,7 +39,7 @@ int Main(const std::vector<std::string>& arguments) {
     std::cerr << "bench: " << report.status() << "\n";
     return 1;
   }
-  std::cout << ReportText(*report);
+  std::cout << (options.is_cost() ? CostText(*report) : ReportText(*report));
   if (options.json.empty()) return 0;
   std::ofstream file(options.json);
   file << report->dump(2) << "\n";

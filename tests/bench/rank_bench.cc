@@ -13,6 +13,7 @@
 #include "tests/bench/resident.h"
 #include "tests/bench/resnet_buffers.h"
 #include "tests/bench/timed_transport.h"
+#include "tests/bench/train_bench.h"
 #include "torch/torch.h"
 #include "worker/memory/host_memory.h"
 
@@ -240,6 +241,7 @@ absl::StatusOr<std::unique_ptr<RankBench>> MakeRankBench(const RankConfig& confi
   if (config.bench == "probe") return ProbeBench::Make(config);
   if (config.bench == "buffers") return BuffersBench::Make(config);
   if (config.bench == "broadcast" || config.bench == "agree") return TransportBench::Make(config);
+  if (config.bench == "train") return MakeTrainBench(config);
   return absl::InvalidArgumentError(absl::StrCat("there is no bench '", config.bench, "'"));
 }
 

@@ -22,11 +22,12 @@ namespace lockstep {
 struct RankConfig {
   int rank = 0;
   int ranks = 0;
-  std::string bench;  // of kBenches, or "probe"
+  std::string bench;  // as BenchOptions has it, or "probe"
   std::string coordinator;
   std::string job;
   std::string transport;
   BenchSizes sizes;
+  std::string data;  // folder of MNIST's files
   SharedMemory* memory = nullptr;
 };
 
@@ -44,7 +45,7 @@ class RankBench {
   virtual absl::Status Prepare(const std::string& name) { return absl::OkStatus(); }
   virtual absl::StatusOr<Repetition> Run(const std::string& name) = 0;
   virtual absl::Status Finish(const std::string& name) { return absl::OkStatus(); }
-  // Ends it in order; what it held in memory, or null.
+  // Ends it in order; the rank's account of it, such as the memory it held, or null.
   virtual nlohmann::json Leave() { return nullptr; }
 };
 

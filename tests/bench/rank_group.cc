@@ -114,11 +114,11 @@ absl::StatusOr<std::vector<Json>> RankGroup::Stop() {
   for (Channel& channel : channels_) {
     LOCKSTEP_RETURN_IF_ERROR(channel.Send({{"stop", true}}));
   }
-  std::vector<Json> memory;
+  std::vector<Json> accounts;
   for (int rank = 0; rank < options_.ranks; ++rank) {
     LOCKSTEP_ASSIGN_OR_RETURN(const Json answer, Receive(rank, kEndTimeout));
-    const Json held = answer.value("memory", Json());
-    if (!held.is_null()) memory.push_back(held);
+    const Json account = answer.value("account", Json());
+    if (!account.is_null()) accounts.push_back(account);
   }
   for (int rank = 0; rank < options_.ranks; ++rank) {
     const std::optional<ChildExit> exit = processes_[rank]->Wait(kEndTimeout);
@@ -126,7 +126,7 @@ absl::StatusOr<std::vector<Json>> RankGroup::Stop() {
     return Explain(rank, absl::InternalError(exit ? absl::StrCat("ended with ", exit->ToString())
                                                   : "did not end"));
   }
-  return memory;
+  return accounts;
 }
 
 }  // namespace lockstep

@@ -39,7 +39,7 @@ class RankGroup {
   // One repetition: the slowest rank's. Errors: as Start().
   absl::StatusOr<Measured> Run(const std::string& name);
 
-  // Ends the ranks in order; what each held in memory, where it says.
+  // Ends the ranks in order; the accounts of those that give one.
   absl::StatusOr<std::vector<nlohmann::json>> Stop();
 
  private:

@@ -5,7 +5,7 @@
 //   bench -> rank  {"run": "step"}
 //   rank -> bench  {"ns": 31000000, "parts": {"1 collect": 1000, ...}}
 //   bench -> rank  {"stop": true}
-//   rank -> bench  {"memory": {...} or null}
+//   rank -> bench  {"account": {...} or null}
 //
 // Any error is {"error": "..."} and ends it. peers/peer_rank.py speaks the same.
 #include <iostream>
@@ -42,7 +42,10 @@ RankConfig ConfigOf(const Json& json, SharedMemory* memory) {
                     .side = sizes.at("side").get<std::int64_t>(),
                     .broadcast_elements = sizes.at("broadcast_elements").get<std::int64_t>(),
                     .agreements = sizes.at("agreements").get<std::int64_t>(),
-                    .cold_bytes = sizes.at("cold_bytes").get<std::int64_t>()},
+                    .cold_bytes = sizes.at("cold_bytes").get<std::int64_t>(),
+                    .train_batch = sizes.at("train_batch").get<std::int64_t>(),
+                    .train_steps = sizes.at("train_steps").get<std::int64_t>()},
+          .data = json.at("data").get<std::string>(),
           .memory = memory};
 }
 
@@ -51,7 +54,7 @@ absl::Status Serve(const RankConfig& config, Channel& channel) {
   LOCKSTEP_RETURN_IF_ERROR(channel.Send({{"ready", true}}));
   while (true) {
     LOCKSTEP_ASSIGN_OR_RETURN(const Json message, channel.Receive(kPatience));
-    if (message.contains("stop")) return channel.Send({{"memory", bench->Leave()}});
+    if (message.contains("stop")) return channel.Send({{"account", bench->Leave()}});
     const auto name = message.at("run").get<std::string>();
     LOCKSTEP_RETURN_IF_ERROR(bench->Prepare(name));
     LOCKSTEP_RETURN_IF_ERROR(config.memory->Barrier(config.ranks, kBarrierTimeout));

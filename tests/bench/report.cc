@@ -28,6 +28,7 @@ constexpr Ratio kRatios[] = {
     {"ddp_buffers_hot", "ddp_buffers_hot", "buffers_hot", "DDP's buffer sync / ours, hot"},
     {"ddp_buffers_cold", "ddp_buffers_cold", "buffers_cold", "DDP's buffer sync / ours, cold"},
     {"gloo_broadcast", "gloo_broadcast", "broadcast", "dist.broadcast / ours"},
+    {"train_ddp", "train_ddp", "train", "a step of the loop by DDP + fused ZeRO / ours"},
 };
 constexpr char kAgreeShare[] = "agree_share";
 constexpr double kUsualStepMs = 20;
@@ -46,15 +47,6 @@ Json PartsOf(const CaseResult& result) {
   Json json = Json::object();
   for (const auto& [part, times] : parts) json[part] = Summarize(times).median;
   return json;
-}
-
-Json ResultOf(const CaseResult& result, int ranks) {
-  const Summary summary = Summarize(TimesOf(result));
-  return {{"name", result.name},        {"ranks", ranks},
-          {"median_ms", summary.median}, {"best_ms", summary.best},
-          {"p99_ms", summary.p99},       {"bytes", result.bytes},
-          {"repetitions", result.repetitions.size()},
-          {"parts_median_ms", PartsOf(result)}};
 }
 
 const CaseResult* Find(const std::vector<CaseResult>& results, const std::string& name) {
@@ -88,10 +80,54 @@ std::string MemoryText(const Json& memory) {
   return text;
 }
 
+std::string TrainingText(const Json& report) {
+  std::string text = absl::StrCat("\nTraining on ", report.at("data").get<std::string>(),
+                                  "; losses are means of the first and of the last fifth of the "
+                                  "steps.\n\n");
+  absl::StrAppendFormat(&text, "%-18s %11s %8s %6s %11s %10s\n", "rank", "parameters", "buffers",
+                        "steps", "loss before", "loss after");
+  for (const Json& rank : report.at("training")) {
+    absl::StrAppendFormat(
+        &text, "%-18s %11d %8d %6d %11.4f %10.4f\n",
+        absl::StrCat(rank.at("system").get<std::string>(), " ", rank.at("rank").get<int>()),
+        rank.at("parameters").get<std::int64_t>(), rank.at("buffers").get<std::int64_t>(),
+        rank.at("steps").get<std::int64_t>(), rank.at("first_loss").get<double>(),
+        rank.at("last_loss").get<double>());
+  }
+  for (const Json& result : report.at("results")) {
+    if (!result.contains("images_per_second")) continue;
+    absl::StrAppendFormat(&text, "%s: %.1f images per second\n", result.at("name").get<std::string>(),
+                          result.at("images_per_second").get<double>());
+  }
+  return text;
+}
+
+Json Told(const TrainAccount& account) {
+  const LossChange change = ChangeOf(account.losses);
+  return {{"system", account.system},         {"rank", account.rank},
+          {"parameters", account.parameters}, {"buffers", account.buffers},
+          {"steps", account.losses.size()},   {"first_loss", change.first},
+          {"last_loss", change.last}};
+}
+
 }  // namespace
 
+Json ResultOf(const CaseResult& result) {
+  const Summary summary = Summarize(TimesOf(result));
+  Json json = {{"name", result.name},         {"ranks", result.ranks},
+               {"median_ms", summary.median}, {"best_ms", summary.best},
+               {"p99_ms", summary.p99},       {"bytes", result.bytes},
+               {"repetitions", result.repetitions.size()},
+               {"parts_median_ms", PartsOf(result)}};
+  if (result.parameters > 0) json["parameters"] = result.parameters;
+  if (result.images > 0 && summary.median > 0) {
+    json["images_per_second"] = static_cast<double>(result.images) / (summary.median / 1000);
+  }
+  return json;
+}
+
 Json MakeReport(const BenchOptions& options, const std::vector<CaseResult>& results,
-                const std::vector<Json>& memory) {
+                const RankAccounts& accounts) {
   Json report = {{"ranks", options.ranks},
                  {"transport", options.transport},
                  {"tiny", options.tiny},
@@ -99,9 +135,15 @@ Json MakeReport(const BenchOptions& options, const std::vector<CaseResult>& resu
                  {"ratios", Json::object()},
                  {"ratios_of_best", Json::object()},
                  {"ratio_quartiles", Json::object()},
-                 {"memory", memory}};
+                 {"memory", accounts.memory}};
   for (const CaseResult& result : results) {
-    report["results"].push_back(ResultOf(result, options.ranks));
+    report["results"].push_back(ResultOf(result));
+  }
+  if (!accounts.training.empty()) {
+    report["data"] = accounts.data;
+    for (const TrainAccount& account : accounts.training) {
+      report["training"].push_back(Told(account));
+    }
   }
   for (const Ratio& ratio : kRatios) {
     const CaseResult* numerator = Find(results, ratio.numerator);
@@ -153,6 +195,7 @@ std::string ReportText(const Json& report) {
                           ratios.at(kAgreeShare).get<double>(), "", kUsualStepMs);
   }
   if (!report.at("memory").empty()) text += MemoryText(report.at("memory"));
+  if (report.contains("training")) text += TrainingText(report);
   return text;
 }
 

@@ -9,6 +9,7 @@
 
 #include "nlohmann/json.hpp"
 #include "tests/bench/bench_options.h"
+#include "tests/bench/train_work.h"
 
 namespace lockstep {
 
@@ -22,13 +23,26 @@ struct Measured {
 // ran side by side.
 struct CaseResult {
   std::string name;
+  int ranks = 0;
   std::int64_t bytes = 0;
+  std::int64_t parameters = 0;  // elements of those that are stepped; 0: none are
+  std::int64_t images = 0;      // that all ranks trained on in the time measured
   std::vector<Measured> repetitions;
 };
 
-// {"results": [...], "ratios": {...}, ...}; `memory` is that of each rank, or none.
+// As an element of "results": {"name", "ranks", "median_ms", ...}.
+nlohmann::json ResultOf(const CaseResult& result);
+
+// What ranks told at the end of benches; empty of benches that did not run.
+struct RankAccounts {
+  std::vector<nlohmann::json> memory;  // of each rank that took steps
+  std::vector<TrainAccount> training;  // of each rank of each system
+  std::string data;                    // trained on, in words
+};
+
+// {"results": [...], "ratios": {...}, ...}
 nlohmann::json MakeReport(const BenchOptions& options, const std::vector<CaseResult>& results,
-                          const std::vector<nlohmann::json>& memory);
+                          const RankAccounts& accounts);
 
 // As people read it.
 std::string ReportText(const nlohmann::json& report);

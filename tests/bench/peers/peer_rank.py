@@ -18,6 +18,8 @@ import torch.distributed as dist
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
+from peer_train import Train
+
 # As DDP's first and further buckets.
 FIRST_BUCKET_BYTES = 1 << 20
 BUCKET_BYTES = 25 << 20
@@ -150,28 +152,36 @@ class Broadcast:
         return time.perf_counter_ns() - start, {}
 
 
+def no_account():
+    return None
+
+
 def make_cases(config):
-    """{name: (prepare, run)}"""
+    """{name: (prepare, run)}, and what gives the rank's account at its end."""
     if config["bench"] == "step":
         zero, fused, fairscale = Zero(config), Zero(config, fused=True), Fairscale(config)
         return {"zero": (zero.prepare, zero.run), "zero_fused": (fused.prepare, fused.run),
-                "fairscale": (fairscale.prepare, fairscale.run)}
+                "fairscale": (fairscale.prepare, fairscale.run)}, no_account
     if config["bench"] == "buffers":
         ddp = DdpBuffers(config)
-        return {"ddp_buffers_hot": (nothing, ddp.run), "ddp_buffers_cold": (ddp.touch, ddp.run)}
-    return {"gloo_broadcast": (nothing, Broadcast(config).run)}
+        return ({"ddp_buffers_hot": (nothing, ddp.run), "ddp_buffers_cold": (ddp.touch, ddp.run)},
+                no_account)
+    if config["bench"] == "train":
+        train = Train(config)
+        return {"train_ddp": (nothing, train.run)}, train.account
+    return {"gloo_broadcast": (nothing, Broadcast(config).run)}, no_account
 
 
 def serve(config, send, lines):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{config['rendezvous']}",
                             rank=config["rank"], world_size=config["ranks"], timeout=TIMEOUT)
-    cases = make_cases(config)
+    cases, account = make_cases(config)
     send({"ready": True})
     for line in lines:
         message = json.loads(line)
         if "stop" in message:
-            send({"memory": None})
+            send({"account": account()})
             return
         prepare, run = cases[message["run"]]
         prepare()
