@@ -41,7 +41,7 @@ TEST(BenchOptions, EveryOptionIsTaken) {
 
 TEST(BenchOptions, SeveralBenchesRunOnceEachInAFixedOrder) {
   EXPECT_THAT(Parsed({"agree", "step", "agree"}).benches, ElementsAre("step", "agree"));
-  EXPECT_THAT(Parsed({"all"}).benches, ElementsAre("step", "buffers", "broadcast", "agree"));
+  EXPECT_THAT(Parsed({"all"}).benches, ElementsAre("step", "buffers", "broadcast", "agree", "train"));
 }
 
 TEST(BenchOptions, WhatIsNotAllowedIsRefusedByName) {
@@ -52,6 +52,20 @@ TEST(BenchOptions, WhatIsNotAllowedIsRefusedByName) {
   EXPECT_THAT(Refused({"step", "--transport", "nccl"}).text, HasSubstr("nccl"));
   EXPECT_THAT(Refused({"step", "--repeat", "0"}).text, HasSubstr("--repeat"));
   EXPECT_EQ(Refused({"step", "--repeat", "0"}).code, 2);
+}
+
+TEST(BenchOptions, CostGoesByItselfWithFewRepetitions) {
+  EXPECT_EQ(Parsed({"cost"}).repeat, 7);
+  EXPECT_EQ(Parsed({"cost", "--repeat", "30"}).repeat, 30);
+  EXPECT_TRUE(Parsed({"cost", "--tiny", "--json", "out.json"}).is_cost());
+  EXPECT_FALSE(Parsed({"step"}).is_cost());
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{"step"}, {"all"}, {"--ranks", "2"}, {"--peers"}}) {
+    std::vector<std::string> arguments = {"cost"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    EXPECT_EQ(Refused(arguments).code, 2) << more.front();
+    EXPECT_THAT(Refused(arguments).text, HasSubstr("cost goes without"));
+  }
 }
 
 TEST(BenchOptions, HelpEndsWithoutAnError) {

@@ -10,7 +10,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 CaseResult Case(const std::string& name, const std::vector<double>& times) {
-  CaseResult result = {.name = name, .bytes = 64};
+  CaseResult result = {.name = name, .ranks = 4, .bytes = 64};
   for (const double ms : times) {
     result.repetitions.push_back({.ms = ms, .parts_ms = {{"1 half", ms / 2}}});
   }
@@ -53,11 +53,36 @@ TEST(Report, TheTextShowsCasesPartsAndRatios) {
   EXPECT_THAT(text, Not(HasSubstr("Memory")));
 }
 
+TEST(Report, ImagesPerSecondAreThoseOfTheMedian) {
+  CaseResult ours = Case("train", {50, 40, 20});
+  ours.images = 64;
+  CaseResult peer = Case("train_ddp", {80, 80, 80});
+  peer.images = 64;
+  const nlohmann::json report = MakeReport({}, {ours, peer}, {});
+  EXPECT_EQ(report["results"][0]["images_per_second"], 1600);
+  EXPECT_EQ(report["results"][1]["images_per_second"], 800);
+  EXPECT_EQ(report["ratios"]["train_ddp"], 2);
+  EXPECT_FALSE(MakeReport({}, {Case("step", {1})}, {})["results"][0].contains("images_per_second"));
+}
+
+TEST(Report, WhatRanksTrainedOnAndHowFarIsTold) {
+  const RankAccounts accounts = {
+      .training = {{.system = "peers", .rank = 1, .parameters = 99, .buffers = 3, .losses = {2.5, 0.5}}},
+      .data = "MNIST"};
+  const nlohmann::json report = MakeReport({}, {Case("train", {40})}, accounts);
+  EXPECT_EQ(report["data"], "MNIST");
+  EXPECT_EQ(report["training"][0]["first_loss"], 2.5);
+  EXPECT_EQ(report["training"][0]["last_loss"], 0.5);
+  const std::string text = ReportText(report);
+  EXPECT_THAT(text, HasSubstr("Training on MNIST"));
+  EXPECT_THAT(text, HasSubstr("peers 1                     99        3      2      2.5000     0.5000"));
+}
+
 TEST(Report, AnUnknownAmountOfMemoryIsNoNumber) {
   const nlohmann::json held = {{"peak_bytes", 3 << 20}, {"bound_bytes", 4 << 20},
                                {"mapped_peer_gradient_bytes", 1 << 20},
                                {"proportional_bytes", -1}, {"peak_while_joining_bytes", 5 << 20}};
-  const std::string text = ReportText(MakeReport({}, {Case("step", {10})}, {held}));
+  const std::string text = ReportText(MakeReport({}, {Case("step", {10})}, {.memory = {held}}));
   EXPECT_THAT(text, HasSubstr("0            3        4           1          2            ?              5"));
 }
 
