@@ -45,6 +45,10 @@ def ranks_text(ranks):
     return f"{ranks} rank" if ranks == 1 else f"{ranks} ranks"
 
 
+def size_text(elements):
+    return f"{elements / 1e6:g} M" if elements >= 1e6 else f"{elements}"
+
+
 def collect_ratios(reports):
     """{(transport, ranks): {ratio: value}}, of peers. `reports`: {path: report}."""
     series, origins = {}, {}
@@ -97,8 +101,7 @@ def load_pyplot():
 
 def save(pyplot, figure, path):
     # Neither time nor version.
-    figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None},
-                   bbox_inches="tight")
+    figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
     pyplot.close(figure)
 
 
@@ -107,7 +110,7 @@ def draw_ratios(series, path):
     names = [name for name in PEERS if any(name in ratios for ratios in series.values())]
     height = 0.8 / len(series)
     figure, axes = pyplot.subplots(
-        figsize=(8, 1.2 + 0.25 * len(names) * (1 + len(series))))
+        figsize=(8, 1.6 + 0.25 * len(names) * (1 + len(series))), layout="constrained")
     for index, ((transport, ranks), ratios) in enumerate(series.items()):
         drawn = [(place, ratios[name]) for place, name in enumerate(names) if name in ratios]
         # On a logarithmic scale a bar begins at 1: "as fast".
@@ -129,15 +132,14 @@ def draw_ratios(series, path):
     axes.grid(axis="x", which="both")
     axes.margins(x=0.1)
     axes.set_xlabel("the peer's time / Lockstep's (ratio of medians; above 1: Lockstep is faster)")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16 if len(names) > 2 else -0.4),
-                ncols=3, frameon=False)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
     axes.set_title("Lockstep beside its peers")
     save(pyplot, figure, path)
 
 
 def draw_costs(lines, path):
     pyplot = load_pyplot()
-    figure, axes = pyplot.subplots(figsize=(8, 5))
+    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
     worlds = sorted({ranks for _, ranks in lines})
     for (case, ranks), points in lines.items():
         index = worlds.index(ranks)
@@ -151,7 +153,11 @@ def draw_costs(lines, path):
     axes.plot([], [], color="#555555", linewidth=0.7, linestyle="--", label="bandwidth probe")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.grid(which="major")
+    axes.yaxis.set_major_formatter("{x:g}")
+    sizes = sorted({size for points in lines.values() for size, _ in points})
+    axes.set_xticks(sizes, [size_text(size) for size in sizes])
+    axes.minorticks_off()
+    axes.grid()
     axes.set_xlabel("parameters (float32 elements)")
     axes.set_ylabel("time of one AdamW step (median, ms)")
     axes.legend(frameon=False)

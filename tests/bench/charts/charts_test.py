@@ -53,8 +53,8 @@ class Charts(unittest.TestCase):
 
     def test_costs_are_drawn_with_units_and_a_line_for_each_number_of_ranks(self):
         texts = texts_of(self.draw(COST)[0])
-        for expected in ["1 rank", "2 ranks", "bandwidth probe", "parameters (float32 elements)",
-                         "time of one AdamW step (median, ms)"]:
+        for expected in ["1 rank", "2 ranks", "bandwidth probe", "1 M", "4 M",
+                         "parameters (float32 elements)", "time of one AdamW step (median, ms)"]:
             self.assertIn(expected, texts)
 
     def test_costs_are_lines_by_size_whatever_their_order_in_the_report(self):
