@@ -119,7 +119,7 @@ def draw_ratios(series, path):
                          color=COLOURS[index % len(COLOURS)],
                          label=f"{ranks_text(ranks)}, {transport}")
         for bar, (_, value) in zip(bars, drawn):
-            axes.annotate(f"{value:.2g}" if value < 10 else f"{value:.0f}",
+            axes.annotate(f"{value:.2f}" if value < 10 else f"{value:.1f}",
                           (max(value, 1), bar.get_y() + bar.get_height() / 2),
                           xytext=(3, 0), textcoords="offset points", va="center", fontsize=8)
     axes.set_xscale("log")

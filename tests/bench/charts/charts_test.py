@@ -44,8 +44,8 @@ class Charts(unittest.TestCase):
 
     def test_ratios_are_drawn_by_case_and_ranks_and_only_of_peers(self):
         texts = texts_of(self.draw(*RATIOS)[0])
-        for expected in ["2 ranks, shm", "4 ranks, shm", "step: DDP + ZeRO, fused", "1.2",
-                         "training: DDP + ZeRO, fused", "9.5", "12"]:
+        for expected in ["2 ranks, shm", "4 ranks, shm", "step: DDP + ZeRO, fused", "1.20",
+                         "training: DDP + ZeRO, fused", "9.50", "12.4"]:
             self.assertIn(expected, texts)
         self.assertTrue(any("peer's time" in text for text in texts))
         self.assertNotIn("0.61", texts)  # of the bandwidth probe
