@@ -86,6 +86,7 @@ std::vector<PlannedCase> PlanCases(const std::string& bench, const BenchOptions&
     // The ranks tell how much the model has.
     cases = {{"lockstep", "train", 0}};
     peer("train_ddp", 0);
+    peer("train_ddp_tuned", 0);
   } else {
     cases = {{"lockstep", "agree", 40 * options.ranks}};
   }
@@ -277,9 +278,9 @@ class Run {
   absl::Status TakeTraining(const Setting& setting,
                             const std::map<std::string, std::vector<Json>>& accounts,
                             std::vector<CaseResult>& results) {
-    for (const auto& [system, of_ranks] : accounts) {
+    for (const auto& [group, of_ranks] : accounts) {
       for (const Json& account : of_ranks) {
-        LOCKSTEP_ASSIGN_OR_RETURN(TrainAccount training, ParseTrainAccount(system, account));
+        LOCKSTEP_ASSIGN_OR_RETURN(TrainAccount training, ParseTrainAccount(account));
         accounts_.training.push_back(std::move(training));
       }
     }

@@ -118,7 +118,8 @@ absl::StatusOr<std::vector<Json>> RankGroup::Stop() {
   for (int rank = 0; rank < options_.ranks; ++rank) {
     LOCKSTEP_ASSIGN_OR_RETURN(const Json answer, Receive(rank, kEndTimeout));
     const Json account = answer.value("account", Json());
-    if (!account.is_null()) accounts.push_back(account);
+    if (account.is_object()) accounts.push_back(account);
+    if (account.is_array()) accounts.insert(accounts.end(), account.begin(), account.end());
   }
   for (int rank = 0; rank < options_.ranks; ++rank) {
     const std::optional<ChildExit> exit = processes_[rank]->Wait(kEndTimeout);

@@ -5,7 +5,7 @@
 //   bench -> rank  {"run": "step"}
 //   rank -> bench  {"ns": 31000000, "parts": {"1 collect": 1000, ...}}
 //   bench -> rank  {"stop": true}
-//   rank -> bench  {"account": {...} or null}
+//   rank -> bench  {"account": {...}, several [{...}, ...], or null}
 //
 // Any error is {"error": "..."} and ends it. peers/peer_rank.py speaks the same.
 #include <iostream>

@@ -76,22 +76,24 @@ std::int64_t BatchBegin(std::int64_t step, int rank, int ranks, std::int64_t bat
 }
 
 Json ToJson(const TrainAccount& account) {
-  return {{"rank", account.rank},
+  return {{"system", account.system},
+          {"rank", account.rank},
           {"parameters", account.parameters},
           {"buffers", account.buffers},
           {"losses", account.losses}};
 }
 
-absl::StatusOr<TrainAccount> ParseTrainAccount(const std::string& system, const Json& json) {
+absl::StatusOr<TrainAccount> ParseTrainAccount(const Json& json) {
   const auto is_count = [&](const char* field) {
     return json.contains(field) && json[field].is_number_integer();
   };
-  if (!json.is_object() || !is_count("rank") || !is_count("parameters") || !is_count("buffers") ||
+  if (!json.is_object() || !json.contains("system") || !json["system"].is_string() ||
+      !is_count("rank") || !is_count("parameters") || !is_count("buffers") ||
       !json.contains("losses") || !json["losses"].is_array()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a rank of ", system, " gave no account of its training: ", json.dump()));
+        absl::StrCat("a rank gave no account of its training: ", json.dump()));
   }
-  TrainAccount account = {.system = system,
+  TrainAccount account = {.system = json["system"].get<std::string>(),
                           .rank = json["rank"].get<int>(),
                           .parameters = json["parameters"].get<std::int64_t>(),
                           .buffers = json["buffers"].get<std::int64_t>()};

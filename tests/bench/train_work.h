@@ -30,11 +30,9 @@ struct TrainAccount {
   friend bool operator==(const TrainAccount&, const TrainAccount&) = default;
 };
 
-// Without the system.
 nlohmann::json ToJson(const TrainAccount& account);
 // Errors: InvalidArgument.
-absl::StatusOr<TrainAccount> ParseTrainAccount(const std::string& system,
-                                               const nlohmann::json& json);
+absl::StatusOr<TrainAccount> ParseTrainAccount(const nlohmann::json& json);
 
 // The mean loss of the first and of the last fifth of the steps, at least one.
 struct LossChange {

@@ -21,6 +21,7 @@ PEERS = {
     "ddp_buffers_cold": "buffers, cold: DDP",
     "gloo_broadcast": "broadcast: Gloo",
     "train_ddp": "training: DDP + ZeRO, fused",
+    "train_ddp_tuned": "training: the same, views of buckets",
 }
 # Of Okabe and Ito: also told apart by those who do not see all colours.
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000"]

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
-from peer_train import Train
+from peer_train import Train, read_digits
 
 # As DDP's first and further buckets.
 FIRST_BUCKET_BYTES = 1 << 20
@@ -167,8 +167,10 @@ def make_cases(config):
         return ({"ddp_buffers_hot": (nothing, ddp.run), "ddp_buffers_cold": (ddp.touch, ddp.run)},
                 no_account)
     if config["bench"] == "train":
-        train = Train(config)
-        return {"train_ddp": (nothing, train.run)}, train.account
+        digits = read_digits(config["data"])
+        ddp, tuned = Train(config, digits, tuned=False), Train(config, digits, tuned=True)
+        return ({"train_ddp": (nothing, ddp.run), "train_ddp_tuned": (nothing, tuned.run)},
+                lambda: [ddp.account(), tuned.account()])
     return {"gloo_broadcast": (nothing, Broadcast(config).run)}, no_account
 
 

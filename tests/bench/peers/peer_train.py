@@ -1,7 +1,8 @@
 """The train bench by torch: DistributedDataParallel and ZeroRedundancyOptimizer.
 
 Model, data, their order and the parts of a step are those of ../train_bench.cc,
-whose model is in worker/trainer/models.cc. Runs in the peers' environment.
+whose model is in worker/trainer/models.cc. So are the memory formats: images and what
+is made of them channels last, parameters contiguous. Runs in the peers' environment.
 """
 import math
 import time
@@ -64,18 +65,26 @@ def read_idx(path, header):
     return torch.from_numpy(numpy.fromfile(path, dtype=numpy.uint8, offset=header))
 
 
+def read_digits(folder):
+    """uint8[n, 1, 28, 28] and int64[n]"""
+    return (read_idx(Path(folder) / "train-images-idx3-ubyte", 16).view(-1, 1, SIDE, SIDE),
+            read_idx(Path(folder) / "train-labels-idx1-ubyte", 8).long())
+
+
 class Train:
-    def __init__(self, config):
+    """`tuned`: gradients and parameters live in the buckets by which they are exchanged."""
+
+    def __init__(self, config, digits, tuned):
+        self.system = "ddp_tuned" if tuned else "ddp"
+        self.images, self.labels = digits
         self.rank, self.ranks = config["rank"], config["ranks"]
         self.batch, self.steps = config["sizes"]["train_batch"], config["sizes"]["train_steps"]
-        folder = Path(config["data"])
-        self.images = read_idx(folder / "train-images-idx3-ubyte", 16).view(-1, 1, SIDE, SIDE)
-        self.labels = read_idx(folder / "train-labels-idx1-ubyte", 8).long()
         torch.manual_seed(SEED)
-        model = resnet().to(memory_format=torch.channels_last)
-        self.model = DistributedDataParallel(model)
+        model = resnet()
+        self.model = DistributedDataParallel(model, gradient_as_bucket_view=tuned)
         self.optimizer = ZeroRedundancyOptimizer(
-            model.parameters(), optimizer_class=torch.optim.AdamW, lr=1e-3, fused=True)
+            model.parameters(), optimizer_class=torch.optim.AdamW, lr=1e-3, fused=True,
+            parameters_as_bucket_view=tuned)
         self.losses = []
 
     def run(self):
@@ -110,7 +119,8 @@ class Train:
         end("4 optimizer")
 
     def account(self):
-        return {"rank": self.rank,
+        return {"system": self.system,
+                "rank": self.rank,
                 "parameters": sum(p.numel() for p in self.model.parameters()),
                 "buffers": len(list(self.model.buffers())),
                 # JSON has no other numbers.
