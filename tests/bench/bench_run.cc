@@ -37,7 +37,7 @@ constexpr absl::Duration kStartTimeout = absl::Minutes(3);
 // Where the peers are not there yet they are installed.
 constexpr absl::Duration kInstallTimeout = absl::Minutes(30);
 
-constexpr std::int64_t kRandomImages = 64;
+constexpr std::int64_t kRandomBatches = 64;
 constexpr std::uint64_t kRandomSeed = 1;
 
 // What the kernel thinks can still be had without swapping.
@@ -175,7 +175,7 @@ class Run {
     }
     data_ = folder_.path();
     accounts_.data = "random images in MNIST's format";
-    return WriteRandomDigits(data_, kRandomImages, kRandomSeed);
+    return WriteRandomDigits(data_, kRandomBatches * SizesOf(options_).train_batch, kRandomSeed);
   }
 
   absl::Status CreateJob(const std::string& job, int ranks) {
@@ -219,14 +219,15 @@ class Run {
   }
 
   absl::Status MeasureCost(const CostPoint& point) {
-    const std::string what =
-        absl::StrCat(point.elements(), " parameters, ", point.ranks, point.ranks == 1 ? " rank" : " ranks");
+    const std::string what = absl::StrCat(point.elements(), " parameters, ", point.ranks,
+                                          point.ranks == 1 ? " rank" : " ranks");
     std::cerr << "bench: cost: " << what << "\n";
-    const CostFit fit = FitOf(point, AvailableMemory());
+    const std::int64_t available_bytes = AvailableMemory();
+    const CostFit fit = FitOf(point, available_bytes);
     if (fit != CostFit::kStepAndProbe) {
       left_out_.push_back(absl::StrFormat(
           "%s of %s: the memory that is available (%d MiB) does not hold it",
-          fit == CostFit::kNothing ? "step and probe" : "the probe", what, AvailableMemory() >> 20));
+          fit == CostFit::kNothing ? "step and probe" : "the probe", what, available_bytes >> 20));
     }
     if (fit == CostFit::kNothing) return absl::OkStatus();
     const std::int64_t bytes = point.elements() * 4;
@@ -266,7 +267,9 @@ class Run {
     for (auto& [name, group] : groups) {
       LOCKSTEP_ASSIGN_OR_RETURN(accounts[name], group->Stop());
     }
-    if (setting.bench == "train") LOCKSTEP_RETURN_IF_ERROR(TakeTraining(setting, accounts, results));
+    if (setting.bench == "train") {
+      LOCKSTEP_RETURN_IF_ERROR(TakeTraining(setting, accounts, results));
+    }
     if (setting.bench == "step") {
       for (CaseResult& result : results) result.parameters = setting.sizes.step_elements();
       accounts_.memory = std::move(accounts["lockstep"]);

@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// The report, by MakeReport() or of cost by MakeCostReport(). Progress goes to standard error. Everything it started has ended
-// when it returns.
+// The report, by MakeReport() or of cost by MakeCostReport(). Progress goes to
+// standard error. Everything it started has ended when it returns.
 // Errors: Cancelled: `interrupted` became true. Others name the rank.
 absl::StatusOr<nlohmann::json> RunBenches(const BenchOptions& options,
                                           const std::atomic<bool>& interrupted);

@@ -97,7 +97,8 @@ std::string TrainingText(const Json& report) {
   }
   for (const Json& result : report.at("results")) {
     if (!result.contains("images_per_second")) continue;
-    absl::StrAppendFormat(&text, "%s: %.1f images per second\n", result.at("name").get<std::string>(),
+    absl::StrAppendFormat(&text, "%s: %.1f images per second\n",
+                          result.at("name").get<std::string>(),
                           result.at("images_per_second").get<double>());
   }
   return text;

@@ -68,7 +68,9 @@ class TrainBench final : public RankBench {
   nlohmann::json Leave() override {
     joined_->session().Leave(absl::OkStatus());
     TrainAccount account = {.system = "lockstep", .rank = config_.rank, .losses = losses_};
-    for (const at::Tensor& parameter : model_->parameters()) account.parameters += parameter.numel();
+    for (const at::Tensor& parameter : model_->parameters()) {
+      account.parameters += parameter.numel();
+    }
     account.buffers = static_cast<std::int64_t>(model_->buffers().size());
     return ToJson(account);
   }

@@ -44,7 +44,8 @@ absl::Status CheckFell(const TrainAccount& account) {
 absl::Status Differ(const TrainAccount& a, const TrainAccount& b, absl::string_view what,
                     double of_a, double of_b) {
   return absl::FailedPreconditionError(absl::StrCat(
-      NameOf(a), " and ", NameOf(b), " did not do the same work: ", what, " ", of_a, " and ", of_b));
+      NameOf(a), " and ", NameOf(b), " did not do the same work: ", what, " ", of_a, " and ",
+      of_b));
 }
 
 absl::Status CheckSame(const TrainAccount& a, const TrainAccount& b) {

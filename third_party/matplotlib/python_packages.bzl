@@ -1,4 +1,4 @@
-"""A repository with one folder, `site`, of Python packages: downloaded by pip, checked, unzipped."""
+"""A repository of Python packages in one folder, `site`: downloaded by pip, checked, unzipped."""
 
 # Of the packages that are compiled.
 _PLATFORMS = [
