@@ -11,47 +11,16 @@
 namespace lockstep {
 namespace {
 
-// What moves in one transfer.
-struct Batch {
-  const BufferSync* sync = nullptr;  // of all its buffers
-  std::vector<std::size_t> indices;  // of its views among all
-  std::vector<TensorView> copies;    // of its views; none: it holds all of them
-
-  std::span<const TensorView> ViewsOf(std::span<const TensorView> all) const {
-    return copies.empty() ? all : copies;
-  }
-};
-
 bool MoveTogether(const BufferSync& a, const BufferSync& b) {
   if (a.operation != b.operation || a.samples != b.samples) return false;
   return a.operation != Operation::kBroadcast || a.root == b.root;
 }
 
-// In the order of the first buffer of each; without those that have not changed.
-std::vector<Batch> BatchesOf(std::span<const TensorView> views,
-                             const std::vector<const BufferSync*>& syncs,
-                             const std::vector<bool>& changed) {
-  std::vector<Batch> batches;
-  for (std::size_t i = 0; i < views.size(); ++i) {
-    if (!changed[i]) continue;
-    auto batch = std::find_if(batches.begin(), batches.end(), [&](const Batch& each) {
-      return each.sync == syncs[i] || MoveTogether(*each.sync, *syncs[i]);
-    });
-    if (batch == batches.end()) {
-      batches.push_back({.sync = syncs[i]});
-      batch = std::prev(batches.end());
-    }
-    batch->indices.push_back(i);
-  }
-  for (Batch& batch : batches) {
-    if (batch.indices.size() == views.size()) continue;
-    for (const std::size_t i : batch.indices) batch.copies.push_back(views[i]);
-  }
-  return batches;
-}
-
 Transfer TransferOf(const BufferSync& sync, std::span<const TensorView> views) {
-  Transfer transfer = {.reduce = ReduceOpOf(sync.operation), .root = sync.root, .views = views};
+  Transfer transfer = {.reduce = ReduceOpOf(sync.operation),
+                       .root = sync.root,
+                       .views = views,
+                       .layout = LayoutDigest(views)};
   if (transfer.reduce.has_value()) transfer.root = 0;
   const bool any_samples = std::any_of(sync.samples.begin(), sync.samples.end(),
                                        [](std::int64_t samples) { return samples > 0; });
@@ -60,45 +29,77 @@ Transfer TransferOf(const BufferSync& sync, std::span<const TensorView> views) {
   return transfer;
 }
 
-void Count(std::span<const Transfer> transfers, SyncCounters& counters) {
-  std::int64_t moved = 0;
-  std::int64_t bytes = 0;
-  for (const Transfer& transfer : transfers) {
-    bytes += transfer.bytes();
-    moved += transfer.bytes() > 0 ? 1 : 0;
-  }
-  if (moved == 0) return;
-  ++counters.syncs;
-  counters.transfers += moved;
-  counters.bytes += bytes;
-  counters.last_transfers = moved;
-  counters.last_bytes = bytes;
+bool AreDueAlike(const std::vector<std::optional<BufferSync>>& a,
+                 const std::vector<std::optional<BufferSync>>& b) {
+  return std::ranges::equal(a, b, {}, &std::optional<BufferSync>::has_value,
+                            &std::optional<BufferSync>::has_value);
 }
 
 }  // namespace
 
-const BufferSync* BufferSyncer::SyncOf(const SyncTask& task, absl::string_view name) {
-  if (rules_ != task.rules) {
-    rules_ = task.rules;
-    treatments_.clear();
+absl::Status BufferSyncer::Find(const SyncTask& task, Model* model, int rank) {
+  const bool same_names =
+      access_ != nullptr && rules_ == task.rules && AreDueAlike(buffers_, task.buffers);
+  const bool same_views = same_names && access_->Renew();
+  if (same_views && buffers_ == task.buffers) return absl::OkStatus();
+
+  if (rules_ != task.rules) treatments_.clear();
+  rules_ = task.rules;
+  buffers_ = task.buffers;
+  const auto sync_of = [&](absl::string_view name) -> const BufferSync* {
+    auto known = treatments_.find(name);
+    if (known == treatments_.end()) {
+      known = treatments_.emplace(name, rules_->Find(name).treatment).first;
+    }
+    const int treatment = known->second;
+    return treatment < 0 || !buffers_[treatment].has_value() ? nullptr : &*buffers_[treatment];
+  };
+  if (!same_views) {
+    access_ = nullptr;
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        access_,
+        model->Buffers([&](absl::string_view name) { return sync_of(name) != nullptr; }));
   }
-  auto known = treatments_.find(name);
-  if (known == treatments_.end()) {
-    known = treatments_.emplace(name, task.rules->Find(name).treatment).first;
-  }
-  const int treatment = known->second;
-  if (treatment < 0 || !task.buffers[treatment].has_value()) return nullptr;
-  return &*task.buffers[treatment];
+  syncs_.clear();
+  for (const TensorView& view : access_->views()) syncs_.push_back(sync_of(view.spec.name));
+  moves_ = MovesOf(std::vector<bool>(syncs_.size(), true), rank);
+  return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<bool>> BufferSyncer::ChangedAnywhere(
-    std::span<const TensorView> views, const std::vector<const BufferSync*>& syncs,
-    Transport* transport) {
+BufferSyncer::Moves BufferSyncer::MovesOf(const std::vector<bool>& changed, int rank) const {
+  const std::span<const TensorView> views = access_->views();
+  Moves moves;
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if (!changed[i]) continue;
+    const BufferSync& sync = *syncs_[i];
+    auto batch = std::ranges::find_if(moves.batches, [&](const Batch& each) {
+      return each.sync == &sync || MoveTogether(*each.sync, sync);
+    });
+    if (batch == moves.batches.end()) {
+      moves.batches.push_back({.sync = &sync});
+      batch = std::prev(moves.batches.end());
+    }
+    batch->views.push_back(views[i]);
+    // The root's tensors hold what they should already and are not written.
+    if (sync.operation == Operation::kBroadcast && sync.root == rank) continue;
+    moves.written.push_back(i);
+  }
+  for (const Batch& batch : moves.batches) {
+    const Transfer& transfer =
+        moves.transfers.emplace_back(TransferOf(*batch.sync, batch.views));
+    moves.nonempty += transfer.bytes() > 0 ? 1 : 0;
+    moves.bytes += transfer.bytes();
+  }
+  return moves;
+}
+
+absl::StatusOr<std::vector<bool>> BufferSyncer::ChangedAnywhere(Transport* transport) {
+  const std::span<const TensorView> views = access_->views();
   std::vector<std::uint8_t> changed(views.size());
   for (std::size_t i = 0; i < views.size(); ++i) {
     const auto equal = equal_.find(views[i].spec.name);
     // A sum of equal values is another value.
-    changed[i] = syncs[i]->operation == Operation::kSum || equal == equal_.end() ||
+    changed[i] = syncs_[i]->operation == Operation::kSum || equal == equal_.end() ||
                  equal->second != ContentDigest(views[i]);
   }
   // One for each buffer, so that one that only some ranks have is named.
@@ -114,37 +115,29 @@ absl::StatusOr<std::vector<bool>> BufferSyncer::ChangedAnywhere(
 
 absl::Status BufferSyncer::Sync(const SyncTask& task, Model* model, Transport* transport,
                                 SyncCounters& counters) {
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const std::unique_ptr<TensorAccess> access,
-      model->Buffers([&](absl::string_view name) { return SyncOf(task, name) != nullptr; }));
-  const std::span<const TensorView> views = access->views();
-  std::vector<const BufferSync*> syncs;
-  syncs.reserve(views.size());
-  for (const TensorView& view : views) syncs.push_back(SyncOf(task, view.spec.name));
-
-  std::vector<bool> changed(views.size(), true);
+  LOCKSTEP_RETURN_IF_ERROR(Find(task, model, transport->rank()));
+  std::vector<bool> changed;  // of skip_unchanged
+  Moves some;
   if (task.skip_unchanged) {
-    LOCKSTEP_ASSIGN_OR_RETURN(changed, ChangedAnywhere(views, syncs, transport));
+    LOCKSTEP_ASSIGN_OR_RETURN(changed, ChangedAnywhere(transport));
+    some = MovesOf(changed, transport->rank());
   }
-  const std::vector<Batch> batches = BatchesOf(views, syncs, changed);
-  std::vector<Transfer> transfers;
-  std::vector<std::size_t> written;
-  for (const Batch& batch : batches) {
-    transfers.push_back(TransferOf(*batch.sync, batch.ViewsOf(views)));
-    // The root's tensors hold what they should already and are not written.
-    const Transfer& transfer = transfers.back();
-    if (!transfer.reduce.has_value() && transfer.root == transport->rank()) continue;
-    written.insert(written.end(), batch.indices.begin(), batch.indices.end());
-  }
+  const Moves& moves = task.skip_unchanged ? some : moves_;
   // Ranks that agreed that nothing has changed need not meet again.
-  if (!task.skip_unchanged || !transfers.empty()) {
-    LOCKSTEP_RETURN_IF_ERROR(transport->Exchange(transfers));
+  if (!task.skip_unchanged || !moves.transfers.empty()) {
+    LOCKSTEP_RETURN_IF_ERROR(transport->Exchange(moves.transfers));
   }
-  LOCKSTEP_RETURN_IF_ERROR(access->WriteBack(written));
+  LOCKSTEP_RETURN_IF_ERROR(access_->WriteBack(moves.written));
 
-  Count(transfers, counters);
-  if (!task.skip_unchanged) return absl::OkStatus();
-  for (std::size_t i = 0; i < views.size(); ++i) {
+  if (moves.nonempty > 0) {
+    ++counters.syncs;
+    counters.transfers += moves.nonempty;
+    counters.bytes += moves.bytes;
+    counters.last_transfers = moves.nonempty;
+    counters.last_bytes = moves.bytes;
+  }
+  const std::span<const TensorView> views = access_->views();
+  for (std::size_t i = 0; i < changed.size(); ++i) {
     if (changed[i]) {
       equal_[views[i].spec.name] = ContentDigest(views[i]);
     } else {

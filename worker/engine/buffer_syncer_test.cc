@@ -325,6 +325,116 @@ TEST(BufferSync, ThatOnlySomeRanksHaveBuffersForIsAnErrorOnAll) {
   });
 }
 
+// What a sync has found out is used again, but never for too long.
+class RepeatedSync : public testing::Test {
+ protected:
+  static SyncPolicy EveryForward() {
+    SyncPolicy policy = Quiet();
+    policy.schedule.every_forwards = 1;
+    // Only on command.
+    policy.rules = {{.pattern = "cache", .schedule = Quiet().schedule}};
+    return policy;
+  }
+  static void SetAll(VectorModel& model, int value) {
+    model.SetBuffer("bn.running_mean", Floats(2, static_cast<float>(value)));
+    model.SetBuffer("bn.num_batches_tracked", Ints{value});
+    model.SetBuffer("cache", std::vector<double>(2, value));
+  }
+};
+
+TEST_F(RepeatedSync, LooksForBuffersOnce) {
+  SyncedWorld world(2, EveryForward());
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    VectorModel& model = world->model(rank);
+    for (int step = 0; step < 4; ++step) {
+      SetAll(model, 10 * step + rank);
+      LOCKSTEP_ASSERT_OK(engine.BeforeForward());
+      EXPECT_EQ(Mean(model), Floats(2, 10 * step)) << step;
+      EXPECT_EQ(Cache(model)[0], 10 * step + rank) << step;
+      LOCKSTEP_ASSERT_OK(engine.Step({}));
+    }
+    EXPECT_EQ(model.found(), 1);
+    EXPECT_EQ(engine.stats().sync.syncs, 4);
+    EXPECT_EQ(engine.stats().sync.bytes, 4 * 16);
+  });
+}
+
+TEST_F(RepeatedSync, FollowsBuffersThatAreResizedOrAdded) {
+  SyncedWorld world(2, EveryForward());
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    VectorModel& model = world->model(rank);
+    LOCKSTEP_ASSERT_OK(engine.BeforeForward());
+    LOCKSTEP_ASSERT_OK(engine.Step({}));
+    model.SetBuffer("bn.running_mean", Floats(3, 7 + rank));
+    LOCKSTEP_ASSERT_OK(engine.BeforeForward());
+    EXPECT_EQ(Mean(model), Floats(3, 7));
+    LOCKSTEP_ASSERT_OK(engine.Step({}));
+    model.AddBuffer("late", Floats(1, 5 + rank));
+    LOCKSTEP_ASSERT_OK(engine.BeforeForward());
+    EXPECT_EQ(model.buffer<float>("late"), Floats(1, 5));
+  });
+}
+
+TEST_F(RepeatedSync, FollowsWhatIsDueAndFromWhichRoot) {
+  SyncedWorld world(3, EveryForward());
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    VectorModel& model = world->model(rank);
+    for (const int root : {1, 2, 0}) {
+      SetAll(model, rank);
+      LOCKSTEP_ASSERT_OK(engine.BeforeForward());
+      EXPECT_EQ(Mean(model), Floats(2, 0));
+      EXPECT_EQ(Cache(model)[0], rank);
+      SetAll(model, rank);
+      LOCKSTEP_ASSERT_OK(engine.BroadcastBuffers(root));
+      EXPECT_EQ(Mean(model), Floats(2, root));
+      EXPECT_EQ(Cache(model)[0], root);
+      EXPECT_EQ(model.written().size(), rank == root ? 0u : 3u);
+      SetAll(model, rank);
+      LOCKSTEP_ASSERT_OK(engine.BroadcastBuffers((root + 1) % 3));
+      EXPECT_EQ(Mean(model), Floats(2, (root + 1) % 3));
+      LOCKSTEP_ASSERT_OK(engine.Step({}));
+    }
+  });
+}
+
+TEST_F(RepeatedSync, FollowsAnotherPolicyOverTheSameBuffers) {
+  SyncedWorld world(2, EveryForward());
+  SyncPolicy revised = EveryForward();
+  revised.ignore_list = {"bn.num_batches_tracked"};
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    VectorModel& model = world->model(rank);
+    LOCKSTEP_ASSERT_OK(engine.BeforeForward());
+    world->link(rank).Append({LogNumber(1), PolicyRevised{Revision(2), revised}});
+    LOCKSTEP_ASSERT_OK(engine.Step({}));
+    SetAll(model, rank);
+    LOCKSTEP_ASSERT_OK(engine.BeforeForward());
+    EXPECT_EQ(Mean(model), Floats(2, 0));
+    EXPECT_EQ(Batches(model), (Ints{rank}));
+  });
+}
+
+TEST_F(RepeatedSync, FollowsTheSamplesWithoutLookingForBuffersAgain) {
+  SyncPolicy policy = Quiet();
+  policy.rules = {{.pattern = "bn.running_mean", .operation = Operation::kMeanBySamples},
+                  {.pattern = "**", .operation = Operation::kNone}};
+  SyncedWorld world(2, policy);
+  world->Run([&](int rank) {
+    Engine& engine = world->engine(rank);
+    VectorModel& model = world->model(rank);
+    for (const int samples : {1, 3, 7}) {
+      LOCKSTEP_ASSERT_OK(engine.Step({.samples = rank == 0 ? 1 : samples}));
+      SetAll(model, 8 * rank);
+      LOCKSTEP_ASSERT_OK(engine.SyncBuffers());
+      EXPECT_EQ(Mean(model), Floats(2, 8.0f * samples / (1 + samples))) << samples;
+    }
+    EXPECT_EQ(model.found(), 1);
+  });
+}
+
 TEST(ManualBroadcast, TakesTheRootThatTrainingCodeNames) {
   SyncedWorld world(3, Quiet());
   world->Run([&](int rank) {

@@ -22,11 +22,16 @@
 
 namespace lockstep {
 
-// Tensors found by name for one operation. Views are contiguous; where a tensor
-// is not, its view is a staged copy that WriteBack() carries over.
+// Tensors found by name for one operation, or for several if it is renewed before
+// each. Views are contiguous; where a tensor is not, its view is a staged copy that
+// WriteBack() carries over. It must not outlive the model.
 class TensorAccess {
  public:
   virtual ~TensorAccess() = default;
+  // Whether finding them anew would give the same views: the same names lead to
+  // the same tensors, which have not been converted, resized or moved. Then it is as
+  // if it were found now; staged copies are made again. Else it is of no more use.
+  virtual bool Renew() = 0;
   virtual std::span<const TensorView> views() const = 0;
   // After those of the views were written whose index is in `written`: makes the
   // tensors hold what they hold. Keeps dtype, device, strides and aliasing; leaves

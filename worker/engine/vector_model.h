@@ -55,10 +55,17 @@ class VectorModel final : public Model {
   std::vector<T> buffer(const std::string& name) {
     return Values<T>(buffers_, name);
   }
+  // In place if type and size are the same.
   template <typename T>
   void SetBuffer(const std::string& name, const std::vector<T>& values) {
     for (Tensor& tensor : buffers_) {
-      if (tensor.spec.name == name) tensor = Bytes(name, values);
+      if (tensor.spec.name != name) continue;
+      Tensor made = Bytes(name, values);
+      if (made.spec == tensor.spec) {
+        std::ranges::copy(made.bytes, tensor.bytes.begin());
+      } else {
+        tensor = std::move(made);
+      }
     }
   }
   void SetFrozen(const std::string& name, const std::vector<float>& values) {
@@ -71,6 +78,8 @@ class VectorModel final : public Model {
   bool adopted() const { return adopted_; }
   // The tensors that the last WriteBack() was about.
   const std::vector<std::string>& written() const { return written_; }
+  // How often buffers were found, not renewed.
+  int found() const { return found_; }
   // What the last Adopt() was asked for.
   InitialValues initial() const { return initial_; }
 
@@ -140,19 +149,12 @@ class VectorModel final : public Model {
 
   absl::StatusOr<std::unique_ptr<TensorAccess>> Buffers(
       const std::function<bool(absl::string_view)>& selects) override {
-    auto access = std::make_unique<Views>();
-    access->names = &written_;
-    for (Tensor& tensor : buffers_) {
-      if (selects(tensor.spec.name)) access->list.push_back(tensor.view());
-    }
-    return access;
+    ++found_;
+    return std::make_unique<Views>(&buffers_, selects, &written_);
   }
 
   absl::StatusOr<std::unique_ptr<TensorAccess>> FrozenParameters() override {
-    auto access = std::make_unique<Views>();
-    access->names = &written_;
-    for (Tensor& tensor : frozen_) access->list.push_back(tensor.view());
-    return access;
+    return std::make_unique<Views>(&frozen_, [](absl::string_view) { return true; }, &written_);
   }
 
  private:
@@ -170,16 +172,39 @@ class VectorModel final : public Model {
 
     TensorView view() { return {spec, bytes.data()}; }
   };
-  struct Views final : TensorAccess {
-    std::span<const TensorView> views() const override { return list; }
+  class Views final : public TensorAccess {
+   public:
+    Views(std::vector<Tensor>* tensors, const std::function<bool(absl::string_view)>& selects,
+          std::vector<std::string>* written)
+        : tensors_(tensors), written_(written), all_(ViewAll()) {
+      for (const TensorView& view : all_) {
+        if (selects(view.spec.name)) views_.push_back(view);
+      }
+    }
+
+    std::span<const TensorView> views() const override { return views_; }
+    bool Renew() override {
+      return std::ranges::equal(all_, ViewAll(), [](const TensorView& a, const TensorView& b) {
+        return a.spec == b.spec && a.data == b.data;
+      });
+    }
     absl::Status WriteBack(std::span<const std::size_t> written) override {
-      names->clear();
-      for (const std::size_t i : written) names->push_back(list[i].spec.name);
+      written_->clear();
+      for (const std::size_t i : written) written_->push_back(views_[i].spec.name);
       return absl::OkStatus();
     }
 
-    std::vector<TensorView> list;
-    std::vector<std::string>* names = nullptr;
+   private:
+    std::vector<TensorView> ViewAll() const {
+      std::vector<TensorView> views;
+      for (Tensor& tensor : *tensors_) views.push_back(tensor.view());
+      return views;
+    }
+
+    std::vector<Tensor>* const tensors_;
+    std::vector<std::string>* const written_;
+    const std::vector<TensorView> all_;
+    std::vector<TensorView> views_;
   };
 
   template <typename T>
@@ -213,6 +238,7 @@ class VectorModel final : public Model {
   std::vector<Tensor> frozen_;
   std::vector<Tensor> buffers_;
   std::vector<std::string> written_;
+  int found_ = 0;
   absl::Status next_collect_;
   bool adopted_ = false;
   InitialValues initial_ = InitialValues::kCopyIn;

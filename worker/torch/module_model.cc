@@ -194,25 +194,23 @@ void ModuleModel::ClearGradients() {
 
 absl::StatusOr<std::unique_ptr<TensorAccess>> ModuleModel::Buffers(
     const std::function<bool(absl::string_view)>& selects) {
-  return GuardTorch("finding buffers", [&] {
-    std::vector<NamedTensor> selected;
-    for (NamedTensor& buffer : tensors_->Buffers()) {
-      if (selects(buffer.name)) selected.push_back(std::move(buffer));
-    }
-    return AccessTensors("buffer", std::move(selected));
-  });
+  return AccessTensors(
+      "buffer",
+      [this](NamedTensors::Visit visit) { return tensors_->VisitBuffers(visit); }, selects);
 }
 
 absl::StatusOr<std::unique_ptr<TensorAccess>> ModuleModel::FrozenParameters() {
-  return GuardTorch("finding frozen parameters", [&] {
-    std::vector<NamedTensor> frozen;
-    for (NamedTensor& parameter : Parameters()) {
-      const bool in_arena =
-          adopted_.empty() ? parameter.tensor.requires_grad() : IsAdopted(parameter.name);
-      if (!in_arena) frozen.push_back(std::move(parameter));
-    }
-    return AccessTensors("parameter", std::move(frozen));
-  });
+  const auto is_frozen = [this](const NamedTensor& parameter) {
+    return adopted_.empty() ? !parameter.tensor.requires_grad() : !IsAdopted(parameter.name);
+  };
+  return AccessTensors(
+      "parameter",
+      [this, is_frozen](NamedTensors::Visit visit) {
+        return std::ranges::all_of(Parameters(), [&](const NamedTensor& parameter) {
+          return !is_frozen(parameter) || visit(parameter.name, parameter.tensor);
+        });
+      },
+      [](absl::string_view) { return true; });
 }
 
 }  // namespace lockstep

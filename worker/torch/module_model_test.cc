@@ -1,9 +1,15 @@
 #include "worker/torch/module_model.h"
 
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
+#include "c10/core/InferenceMode.h"
 #include "common/base/status_matchers.h"
 #include "common/sharding/shard_plan.h"
 #include "gmock/gmock.h"
@@ -25,8 +31,14 @@ struct ListedTensors final : NamedTensors {
   std::vector<NamedTensor> parameters;
   std::vector<NamedTensor> buffers;
 
-  std::vector<NamedTensor> Parameters() const override { return parameters; }
-  std::vector<NamedTensor> Buffers() const override { return buffers; }
+  bool VisitParameters(Visit visit) const override { return VisitEach(parameters, visit); }
+  bool VisitBuffers(Visit visit) const override { return VisitEach(buffers, visit); }
+
+ private:
+  static bool VisitEach(const std::vector<NamedTensor>& tensors, Visit visit) {
+    return std::ranges::all_of(
+        tensors, [&](const NamedTensor& named) { return visit(named.name, named.tensor); });
+  }
 };
 
 std::unique_ptr<ModuleModel> ModelOfBuffers(std::vector<NamedTensor> buffers) {
@@ -194,6 +206,219 @@ TEST(Buffers, AReassignedBufferIsFollowed) {
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto access, model.Buffers(All));
   EXPECT_EQ(access->views()[0].data, replacement.data_ptr());
   EXPECT_NE(access->views()[0].data, before->views()[0].data);
+}
+
+std::string TextOf(const std::string& name, const at::Tensor& tensor) {
+  return absl::StrFormat("%s at %p", name, static_cast<const void*>(tensor.unsafeGetTensorImpl()));
+}
+
+std::vector<std::string> TextsOf(const std::vector<NamedTensor>& tensors) {
+  std::vector<std::string> texts;
+  for (const auto& [name, tensor] : tensors) texts.push_back(TextOf(name, tensor));
+  return texts;
+}
+
+TEST(Walk, VisitsWhatLibTorchListsOfANnModule) {
+  Net net;
+  const auto shared = std::make_shared<torch::nn::Module>("shared");
+  shared->register_buffer("again", shared->register_buffer("once", torch::ones({2})));
+  shared->register_buffer("nothing", torch::Tensor());
+  net->register_module("first", shared);
+  net->inner->push_back(torch::nn::Linear(torch::nn::LinearOptions(3, 3).bias(false)));
+  net->inner->register_module("second", shared);
+  net->register_buffer("last", torch::ones({}));
+  const auto texts = [](const torch::OrderedDict<std::string, at::Tensor>& listed) {
+    std::vector<std::string> all;
+    for (const auto& item : listed) all.push_back(TextOf(item.key(), item.value()));
+    return all;
+  };
+  EXPECT_EQ(TextsOf(TensorsOf(*net)->Parameters()), texts(net->named_parameters()));
+  EXPECT_EQ(TextsOf(TensorsOf(*net)->Buffers()), texts(net->named_buffers()));
+  EXPECT_EQ(net->named_buffers().size(), 8u);
+}
+
+TEST(Walk, VisitsWhatLibTorchListsOfAScriptModule) {
+  torch::jit::Module inner("inner");
+  inner.register_buffer("mean", torch::zeros({2}));
+  inner.register_parameter("weight", torch::ones({3}), /*is_buffer=*/false);
+  inner.register_parameter("bias", torch::Tensor(), /*is_buffer=*/false);
+  inner.register_attribute("cache", c10::TensorType::get(), torch::zeros({9}));
+  inner.register_attribute("none", c10::OptionalType::ofTensor(), c10::IValue());
+  torch::jit::Module module("outer");
+  module.register_buffer("top", torch::zeros({2}));
+  module.register_module("first", inner);
+  module.register_parameter("scale", torch::ones({3}), /*is_buffer=*/false);
+  module.register_module("second", inner);
+  module.register_buffer("last", inner.attr("mean").toTensor());
+  const auto texts = [](const auto& listed) {
+    std::vector<std::string> all;
+    for (const auto& item : listed) all.push_back(TextOf(item.name, item.value));
+    return all;
+  };
+  EXPECT_EQ(TextsOf(TensorsOf(module)->Parameters()), texts(module.named_parameters()));
+  EXPECT_EQ(TextsOf(TensorsOf(module)->Buffers()), texts(module.named_buffers()));
+  EXPECT_EQ(TensorsOf(module)->Buffers().size(), 4u);
+}
+
+// A model whose buffers were found, and may have changed since then.
+class FoundBuffers : public testing::Test {
+ protected:
+  void SetUp() override {
+    child_ = std::make_shared<torch::nn::Module>("child");
+    child_->register_buffer("b", torch::ones({2}));
+    module_.register_module("child", child_);
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(
+        access_, model_.Buffers([](absl::string_view name) { return name != "excluded"; }));
+    ASSERT_THAT(NamesOf(*access_), ElementsAre("plain", "square", "complex", "child.b"));
+    ASSERT_TRUE(access_->Renew());
+  }
+
+  torch::nn::Module module_ = torch::nn::Module("module");
+  torch::Tensor& plain_ = module_.register_buffer("plain", torch::ones({4}));
+  torch::Tensor& square_ = module_.register_buffer("square", torch::ones({2, 2}).t());
+  torch::Tensor& complex_ =
+      module_.register_buffer("complex", torch::ones({2}, torch::kComplexFloat));
+  torch::Tensor& alias_ = module_.register_buffer("alias", plain_);
+  torch::Tensor& excluded_ = module_.register_buffer("excluded", torch::ones({2}));
+  std::shared_ptr<torch::nn::Module> child_;
+  ModuleModel model_ = ModuleModel(TensorsOf(module_));
+  std::unique_ptr<TensorAccess> access_;
+};
+
+TEST_F(FoundBuffers, AreFoundAgainWhereOnlyValuesChange) {
+  const std::vector<TensorView> before(access_->views().begin(), access_->views().end());
+  plain_.fill_(5);
+  square_.copy_(torch::tensor({{1., 2.}, {3., 4.}}));
+  plain_.requires_grad_();
+  excluded_ = torch::zeros({9});  // was not looked at
+  ASSERT_TRUE(access_->Renew());
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(access_->views()[i].spec, before[i].spec);
+    EXPECT_EQ(access_->views()[i].data, before[i].data);
+  }
+  EXPECT_EQ(access_->views()[0].data, plain_.const_data_ptr());
+  // A copy that was staged is as new.
+  const auto* staged = reinterpret_cast<const float*>(access_->views()[1].data);
+  EXPECT_THAT(std::span(staged, 4), ElementsAre(1, 2, 3, 4));
+}
+
+TEST_F(FoundBuffers, AreFoundAgainInAndOutOfInferenceMode) {
+  for (const bool inside : {true, false, true}) {
+    const c10::InferenceMode mode(inside);
+    square_.fill_(inside ? 2 : 3);
+    ASSERT_TRUE(access_->Renew());
+    EXPECT_EQ(*reinterpret_cast<const float*>(access_->views()[1].data), inside ? 2 : 3);
+    LOCKSTEP_EXPECT_OK(access_->WriteBack(std::vector<std::size_t>{0, 1, 2, 3}));
+  }
+}
+
+TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferIsReplaced) {
+  plain_ = plain_.clone();
+  EXPECT_FALSE(access_->Renew());
+}
+TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferIsReplacedByAViewOfItself) {
+  plain_ = plain_.view({4});
+  EXPECT_FALSE(access_->Renew());
+}
+TEST_F(FoundBuffers, MustBeFoundAnewWhereASecondNameLeadsElsewhere) {
+  alias_ = torch::ones({4});
+  EXPECT_FALSE(access_->Renew());
+}
+TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferIsGone) {
+  complex_ = torch::Tensor();
+  EXPECT_FALSE(access_->Renew());
+}
+TEST_F(FoundBuffers, MustBeFoundAnewWhereTheLastBufferIsGone) {
+  module_.unregister_module("child");
+  EXPECT_FALSE(access_->Renew());
+}
+TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferIsAdded) {
+  child_->register_buffer("late", torch::ones({2}));
+  EXPECT_FALSE(access_->Renew());
+}
+TEST_F(FoundBuffers, MustBeFoundAnewWhereAModuleIsRenamed) {
+  module_.unregister_module("child");
+  module_.register_module("other", child_);
+  EXPECT_FALSE(access_->Renew());
+}
+TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferHasOtherMemory) {
+  plain_.set_data(torch::ones({4}));
+  EXPECT_FALSE(access_->Renew());
+}
+TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferIsResized) {
+  plain_.resize_({2});
+  EXPECT_FALSE(access_->Renew());
+}
+TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferIsReshapedInPlace) {
+  plain_.unsqueeze_(0);
+  EXPECT_FALSE(access_->Renew());
+}
+TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferIsConvertedInItsMemory) {
+  plain_.set_data(plain_.detach().view(torch::kInt));
+  EXPECT_FALSE(access_->Renew());
+}
+TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferIsTransposedInPlace) {
+  square_.t_();
+  EXPECT_FALSE(access_->Renew());
+}
+TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferIsConjugated) {
+  complex_._set_conj(true);
+  EXPECT_FALSE(access_->Renew());
+}
+TEST_F(FoundBuffers, MustBeFoundAnewWhereMemoryWouldBeCopiedOnWrite) {
+  const at::Tensor lazy = at::_lazy_clone(plain_);
+  EXPECT_FALSE(access_->Renew());
+  EXPECT_NE(lazy.const_data_ptr(), plain_.const_data_ptr());
+}
+TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferLosesItsMemory) {
+  plain_.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr());
+  EXPECT_FALSE(access_->Renew());
+}
+TEST_F(FoundBuffers, MustBeFoundAnewWhereThereAreNone) {
+  plain_ = square_ = complex_ = alias_ = excluded_ = torch::Tensor();
+  module_.unregister_module("child");
+  EXPECT_FALSE(access_->Renew());
+}
+
+TEST_F(FoundBuffers, AreNotKeptAlive) {
+  const c10::weak_intrusive_ptr<c10::StorageImpl> storage(
+      plain_.storage().getWeakStorageImpl());
+  plain_ = alias_ = torch::ones({4});
+  EXPECT_TRUE(storage.expired());
+  EXPECT_FALSE(access_->Renew());
+}
+
+TEST(Buffers, OfAScriptModuleMustBeFoundAnewWhereAnAttributeOrModuleIsReplaced) {
+  const auto make_inner = [] {
+    torch::jit::Module inner("inner");
+    inner.register_buffer("mean", torch::zeros({2}));
+    return inner;
+  };
+  torch::jit::Module module("outer");
+  module.register_module("inner", make_inner());
+  module.register_buffer("top", torch::zeros({2}));
+  module.register_attribute("plain", c10::TensorType::get(), torch::zeros({9}));
+  ModuleModel model(TensorsOf(module));
+  const std::vector<std::function<void()>> changes = {
+      [&] { module.setattr("top", torch::ones({2})); },
+      [&] { module.attr("inner").toModule().setattr("mean", torch::ones({2})); },
+      [&] { module.register_buffer("late", torch::zeros({2})); }};
+  for (const auto& change : changes) {
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto access, model.Buffers(All));
+    module.setattr("plain", torch::ones({9}));
+    EXPECT_TRUE(access->Renew());
+    change();
+    EXPECT_FALSE(access->Renew());
+  }
+}
+
+TEST(FrozenParameters, MustBeFoundAnewWhereOneIsFrozen) {
+  Net net;
+  ModuleModel model(TensorsOf(*net));
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto access, model.FrozenParameters());
+  EXPECT_TRUE(access->Renew());
+  net->scale.requires_grad_(false);
+  EXPECT_FALSE(access->Renew());
 }
 
 TEST_F(AdoptedNet, ParametersKeepTheirValuesAndLiveInTheArena) {
@@ -418,6 +643,17 @@ TEST(Attach, AllTensorsOfASecondModuleAreBuffersUnderItsPrefix) {
               ElementsAre("copies.ema.weight", "copies.ema.bias", "copies.ema.running_mean",
                           "copies.ema.running_var", "copies.ema.num_batches_tracked"));
   EXPECT_EQ(access->views()[0].data, ema->weight.data_ptr());
+}
+
+TEST(Attach, AChangeInTheSecondModuleIsFound) {
+  Net net;
+  torch::nn::BatchNorm1d ema(3);
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(auto tensors, Attached(net, "ema", *ema));
+  ModuleModel model(std::move(tensors));
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto access, model.Buffers(All));
+  EXPECT_TRUE(access->Renew());
+  ema->bias.set_data(torch::ones({3}));
+  EXPECT_FALSE(access->Renew());
 }
 
 TEST(Attach, TheSameBufferInBothModulesTakesPartOnceUnderItsFirstName) {

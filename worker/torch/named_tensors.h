@@ -1,7 +1,8 @@
 // NamedTensors: what a module consists of at this moment, by name.
 //
 // The seam between the two kinds of LibTorch modules and ModuleModel. Tensors are
-// handles: what is done to one is seen by the module. Used by one thread.
+// handles: what is done to one is seen by the module. Used by one thread. Anything
+// may throw what LibTorch throws.
 #ifndef LOCKSTEP_WORKER_TORCH_NAMED_TENSORS_H_
 #define LOCKSTEP_WORKER_TORCH_NAMED_TENSORS_H_
 
@@ -10,7 +11,9 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace torch::nn {
 class Module;
@@ -26,13 +29,21 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
-// In the module's order, looked up at each call. A tensor that the module has
-// under two names is listed under both. May throw what LibTorch throws.
 class NamedTensors {
  public:
+  // Of one tensor, with its full dotted name; both are there for the call only.
+  // False ends the walk.
+  using Visit = absl::FunctionRef<bool(absl::string_view name, const at::Tensor& tensor)>;
+
   virtual ~NamedTensors() = default;
-  virtual std::vector<NamedTensor> Parameters() const = 0;
-  virtual std::vector<NamedTensor> Buffers() const = 0;
+  // Walk through what the module has now, in its order, without copies; a tensor
+  // with two names is visited under both. Whether all were visited.
+  virtual bool VisitParameters(Visit visit) const = 0;
+  virtual bool VisitBuffers(Visit visit) const = 0;
+
+  // What a walk visits.
+  std::vector<NamedTensor> Parameters() const;
+  std::vector<NamedTensor> Buffers() const;
 };
 
 // `module` outlives the result. Registered tensors that are not defined (a bias

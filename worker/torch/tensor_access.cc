@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -16,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "c10/core/GradMode.h"
 #include "c10/core/InferenceMode.h"
+#include "c10/util/DimVector.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "worker/torch/guard.h"
@@ -93,11 +95,56 @@ Identity IdentityOf(const at::Tensor& tensor) {
           tensor.scalar_type(), tensor.sizes().vec(), std::move(strides)};
 }
 
+// Keeps neither the values of the tensor nor its history alive.
+using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, at::UndefinedTensorImpl>;
+
+// What a tensor was when it was found, as far as views depend on it.
+class Found {
+ public:
+  explicit Found(const at::Tensor& tensor)
+      : tensor_(tensor.getIntrusivePtr()),
+        keys_(tensor.key_set()),
+        dtype_(tensor.dtype()),
+        data_(tensor.mutable_data_ptr()),
+        sizes_(tensor.sizes()),
+        strides_(tensor.strides()) {}
+
+  // Whether `tensor` is the one that was found, as it was. No other can be at its
+  // address: that is kept for it. Memory is asked for as IdentityOf() does.
+  bool IsStill(const at::Tensor& tensor) const {
+    return tensor.unsafeGetTensorImpl() == tensor_._unsafe_get_target() &&
+           tensor.key_set() == keys_ && tensor.dtype() == dtype_ &&
+           tensor.mutable_data_ptr() == data_ && tensor.sizes() == sizes_ &&
+           tensor.strides() == strides_;
+  }
+
+ private:
+  WeakTensor tensor_;
+  c10::DispatchKeySet keys_;  // its device, layout, conjugation, ...
+  caffe2::TypeMeta dtype_;
+  const void* data_;
+  c10::DimVector sizes_;
+  c10::DimVector strides_;
+};
+
 class TorchAccess final : public TensorAccess {
  public:
-  explicit TorchAccess(absl::string_view kind) : kind_(kind) {}
+  TorchAccess(absl::string_view kind, TensorWalk walk) : kind_(kind), walk_(std::move(walk)) {}
 
   std::span<const TensorView> views() const override { return views_; }
+
+  bool Renew() override {
+    const absl::StatusOr<bool> renewed =
+        GuardTorch("looking at tensors again", [&]() -> absl::StatusOr<bool> {
+          if (!IsStillWhatWasFound()) return false;
+          const c10::InferenceMode no_autograd;
+          for (const Entry& entry : entries_) {
+            if (entry.staged.defined()) at::Tensor(entry.staged).copy_(entry.tensor());
+          }
+          return true;
+        });
+    return renewed.ok() && *renewed;
+  }
 
   absl::Status WriteBack(std::span<const std::size_t> written) override {
     return GuardTorch("writing synchronised tensors back", [&]() -> absl::Status {
@@ -110,19 +157,58 @@ class TorchAccess final : public TensorAccess {
       // All are checked before one is written.
       for (const std::size_t i : written) LOCKSTEP_RETURN_IF_ERROR(CheckCopiesAgree(i));
       for (const std::size_t i : written) {
-        const at::Tensor& tensor = entries_[i].tensor;
-        if (entries_[i].staged.defined()) {
-          Collapse(tensor, tensor).copy_(Collapse(entries_[i].staged, tensor));
-        } else if (!tensor.is_inference()) {
-          tensor.unsafeGetTensorImpl()->bump_version();
+        const Entry& entry = entries_[i];
+        if (entry.staged.defined()) {
+          const at::Tensor tensor = entry.tensor();
+          Collapse(tensor, tensor).copy_(Collapse(entry.staged, tensor));
+        } else if (c10::TensorImpl* impl = entry.weak._unsafe_get_target(); !impl->is_inference()) {
+          impl->bump_version();
         }
       }
       return overlapping_ ? CheckHeld(given) : absl::OkStatus();
     });
   }
 
+  // The next tensor of the walk, which is not one of the access.
+  void LeaveOut(absl::string_view name) { found_.push_back({std::string(name), std::nullopt}); }
+
+  // The next tensor of the walk. Errors: as AccessTensors().
+  absl::Status Take(absl::string_view name, const at::Tensor& tensor) {
+    LOCKSTEP_ASSIGN_OR_RETURN(TensorSpec spec, DescribeTensor(kind_, {std::string(name), tensor}));
+    if (!IsFreeOfOverlap(Collapse(tensor, tensor))) {
+      return Unfit(kind_, name,
+                   "has elements that overlap in memory, so a sync could not write it; make it "
+                   "contiguous()");
+    }
+    found_.push_back({spec.name, Found(tensor)});
+    if (identities_.insert(IdentityOf(tensor)).second) Add(std::move(spec), tensor);
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Named {
+    std::string name;
+    std::optional<Found> found;  // nothing: left out
+  };
+  struct Entry {
+    WeakTensor weak;
+    at::Tensor staged;  // of its shape, row-major; undefined: viewed in place
+
+    at::Tensor tensor() const { return at::Tensor(weak.lock()); }
+  };
+
+  bool IsStillWhatWasFound() const {
+    auto next = found_.begin();
+    const auto is_next = [&](absl::string_view name, const at::Tensor& tensor) {
+      if (next == found_.end() || next->name != name) return false;
+      const std::optional<Found>& found = next++->found;
+      return !found.has_value() || found->IsStill(tensor);
+    };
+    return walk_(is_next) && next == found_.end();
+  }
+
   void Add(TensorSpec spec, const at::Tensor& tensor) {
-    Entry entry = {.tensor = tensor};
+    Entry entry = {.weak = WeakTensor(tensor.getIntrusivePtr())};
     // Where two views overlap, a reduction of both in place would count the elements
     // of one in the other: all but the first are copied, before any is written.
     const bool apart = TakeMemory(tensor);
@@ -133,15 +219,9 @@ class TorchAccess final : public TensorAccess {
     entries_.push_back(std::move(entry));
   }
 
- private:
-  struct Entry {
-    at::Tensor tensor;
-    at::Tensor staged;  // of its shape, row-major; undefined: viewed in place
-  };
-
   static at::Tensor RowMajor(const Entry& entry) {
-    at::Tensor copy = at::empty(entry.tensor.sizes(), entry.tensor.scalar_type());
-    return copy.copy_(entry.tensor);
+    const at::Tensor tensor = entry.tensor();
+    return at::empty(tensor.sizes(), tensor.scalar_type()).copy_(tensor);
   }
 
   // Whether no other entry lies in the tensor's memory, gaps included.
@@ -161,7 +241,7 @@ class TorchAccess final : public TensorAccess {
   absl::Status CheckCopiesAgree(std::size_t i) const {
     const at::Tensor& staged = entries_[i].staged;
     if (!staged.defined()) return absl::OkStatus();
-    const at::Tensor part = Collapse(staged, entries_[i].tensor);
+    const at::Tensor part = Collapse(staged, entries_[i].tensor());
     if (part.numel() == staged.numel()) return absl::OkStatus();
     const at::Tensor whole = part.expand_as(staged).contiguous();
     if (std::memcmp(whole.const_data_ptr(), staged.const_data_ptr(), staged.nbytes()) == 0) {
@@ -189,9 +269,12 @@ class TorchAccess final : public TensorAccess {
   }
 
   const std::string kind_;
+  const TensorWalk walk_;
+  std::vector<Named> found_;  // all that the walk visits
   bool overlapping_ = false;  // perhaps: two entries, or their gaps
   std::vector<Entry> entries_;
   std::vector<TensorView> views_;  // one for each entry
+  std::set<Identity> identities_;
   std::map<std::uintptr_t, std::uintptr_t> taken_;  // memory apart from others: begin, end
 };
 
@@ -210,23 +293,23 @@ absl::StatusOr<TensorSpec> DescribeTensor(absl::string_view kind, const NamedTen
   return SpecOf(named);
 }
 
-absl::StatusOr<std::unique_ptr<TensorAccess>> AccessTensors(absl::string_view kind,
-                                                            std::vector<NamedTensor> tensors) {
+absl::StatusOr<std::unique_ptr<TensorAccess>> AccessTensors(
+    absl::string_view kind, TensorWalk walk,
+    absl::FunctionRef<bool(absl::string_view name)> selects) {
   return GuardTorch(absl::StrCat("finding each ", kind),
                     [&]() -> absl::StatusOr<std::unique_ptr<TensorAccess>> {
-    auto access = std::make_unique<TorchAccess>(kind);
-    std::set<Identity> seen;
+    auto access = std::make_unique<TorchAccess>(kind, walk);
     const c10::AutoGradMode no_grad(false);
-    for (const NamedTensor& named : tensors) {
-      LOCKSTEP_ASSIGN_OR_RETURN(TensorSpec spec, DescribeTensor(kind, named));
-      if (!IsFreeOfOverlap(Collapse(named.tensor, named.tensor))) {
-        return Unfit(kind, named.name,
-                     "has elements that overlap in memory, so a sync could not write it; make it "
-                     "contiguous()");
+    absl::Status status;
+    walk([&](absl::string_view name, const at::Tensor& tensor) {
+      if (selects(name)) {
+        status = access->Take(name, tensor);
+      } else {
+        access->LeaveOut(name);
       }
-      if (!seen.insert(IdentityOf(named.tensor)).second) continue;
-      access->Add(std::move(spec), named.tensor);
-    }
+      return status.ok();
+    });
+    LOCKSTEP_RETURN_IF_ERROR(status);
     return access;
   });
 }

@@ -10,9 +10,10 @@
 #ifndef LOCKSTEP_WORKER_TORCH_TENSOR_ACCESS_H_
 #define LOCKSTEP_WORKER_TORCH_TENSOR_ACCESS_H_
 
+#include <functional>
 #include <memory>
-#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -31,14 +32,19 @@ TensorSpec SpecOf(const NamedTensor& named);
 // Errors: InvalidArgument: it does not, named, with what to do.
 absl::StatusOr<TensorSpec> DescribeTensor(absl::string_view kind, const NamedTensor& named);
 
-// All `tensors` in order; one that is there under a second name appears once,
-// under its first. Writes are as in-place ones without gradient: requires_grad and
+// Visits tensors of a module as they are now; whether all were visited.
+using TensorWalk = std::function<bool(NamedTensors::Visit)>;
+
+// The tensors of `walk` whose names `selects`, in order; one that is there under a
+// second name appears once, under its first. `walk` is what Renew() looks again
+// with, and keeps the tensors; the access does not. Writes are as in-place ones without gradient: requires_grad and
 // grad_fn stay, and a graph that saved a tensor before it was written back refuses
 // to go backward through it.
 // Errors: InvalidArgument: as DescribeTensor(); or elements of one tensor overlap
 //   otherwise than by expand(), as in a sliding window.
-absl::StatusOr<std::unique_ptr<TensorAccess>> AccessTensors(absl::string_view kind,
-                                                            std::vector<NamedTensor> tensors);
+absl::StatusOr<std::unique_ptr<TensorAccess>> AccessTensors(
+    absl::string_view kind, TensorWalk walk,
+    absl::FunctionRef<bool(absl::string_view name)> selects);
 
 }  // namespace lockstep
 

@@ -1,5 +1,6 @@
 #include "worker/torch/tensor_access.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -27,8 +28,17 @@ using testing::HasSubstr;
 
 using Bytes = std::vector<std::byte>;
 
+TensorWalk WalkThrough(std::vector<NamedTensor> tensors) {
+  return [tensors = std::move(tensors)](NamedTensors::Visit visit) {
+    return std::ranges::all_of(
+        tensors, [&](const NamedTensor& named) { return visit(named.name, named.tensor); });
+  };
+}
+
+bool All(absl::string_view) { return true; }
+
 std::unique_ptr<TensorAccess> Access(const std::vector<NamedTensor>& tensors) {
-  auto access = AccessTensors("buffer", tensors);
+  auto access = AccessTensors("buffer", WalkThrough(tensors), All);
   EXPECT_THAT(access, IsOk());
   return access.ok() ? *std::move(access) : nullptr;
 }
@@ -220,7 +230,7 @@ TEST(AccessTensors, OtherOverlapIsRefusedByName) {
   for (const at::Tensor& tensor :
        {at::ones({4}).unfold(0, 2, 1), at::ones({4}).as_strided({2, 3}, {1, 1}),
         at::ones({4}).unfold(0, 2, 1).unsqueeze(0).expand({5, 3, 2})}) {
-    EXPECT_THAT(AccessTensors("buffer", {{"window", tensor}}),
+    EXPECT_THAT(AccessTensors("buffer", WalkThrough({{"window", tensor}}), All),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr("buffer 'window'"), HasSubstr("overlap"))));
   }
@@ -387,7 +397,7 @@ TEST(DescribeTensor, TensorsWithoutPlainValuesAreRefusedByName) {
     EXPECT_THAT(DescribeTensor("parameter", named),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr("parameter 'a.bad'"), HasSubstr(why))));
-    EXPECT_THAT(AccessTensors("buffer", {named}),
+    EXPECT_THAT(AccessTensors("buffer", WalkThrough({named}), All),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr("buffer 'a.bad'"), HasSubstr("exclude it"))));
   }

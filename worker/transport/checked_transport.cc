@@ -74,7 +74,7 @@ absl::Status CheckedTransport::Move(const Transfer& transfer) {
   }
   if (!has_shared_arena_) return MoveBroadcast(transfer.views, transfer.root);
   // What lies in memory that all ranks share is there already.
-  const auto is_apart = [this](const TensorView& view) { return SharedPlace(view).empty(); };
+  const auto is_apart = [this](const TensorView& view) { return !SharedPlace(view).has_value(); };
   if (std::ranges::all_of(transfer.views, is_apart)) {
     return MoveBroadcast(transfer.views, transfer.root);
   }
@@ -296,16 +296,21 @@ int CheckedTransport::ArenaIndex(const Arena& arena) const {
   return -1;
 }
 
-std::string CheckedTransport::SharedPlace(const TensorView& view) const {
+std::string CheckedTransport::Place::ToString() const {
+  return absl::StrCat(" in arena ", arena, " at byte ", byte);
+}
+
+std::optional<CheckedTransport::Place> CheckedTransport::SharedPlace(
+    const TensorView& view) const {
   for (std::size_t i = 0; has_shared_arena_ && i < arenas_.size(); ++i) {
     if (!arenas_[i].shared) continue;
     const std::byte* begin = arenas_[i].data;
     const std::byte* end = begin + arenas_[i].bytes();
     if (view.data >= begin && view.data < end && view.bytes() <= end - view.data) {
-      return absl::StrCat(" in arena ", i, " at byte ", view.data - begin);
+      return Place{static_cast<std::int64_t>(i), view.data - begin};
     }
   }
-  return "";
+  return std::nullopt;
 }
 
 std::uint64_t CheckedTransport::DigestOf(std::span<const Transfer> transfers) const {
@@ -313,9 +318,14 @@ std::uint64_t CheckedTransport::DigestOf(std::span<const Transfer> transfers) co
   for (const Transfer& transfer : transfers) {
     digester.Add(static_cast<std::int64_t>(TransferDigest(transfer)));
     if (!has_shared_arena_) continue;
-    for (const TensorView& view : transfer.views) {
-      digester.Add(absl::string_view(SharedPlace(view)));
+    std::int64_t shared = 0;
+    for (std::size_t i = 0; i < transfer.views.size(); ++i) {
+      const std::optional<Place> place = SharedPlace(transfer.views[i]);
+      if (!place.has_value()) continue;
+      digester.Add(static_cast<std::int64_t>(i)).Add(place->arena).Add(place->byte);
+      ++shared;
     }
+    digester.Add(shared);
   }
   return digester.Finish();
 }
@@ -327,8 +337,10 @@ CheckedTransport::Layouts CheckedTransport::LayoutsOf(
   for (const Transfer& transfer : transfers) {
     const std::string manner = absl::StrCat(" by ", MannerText(transfer));
     for (const TensorView& view : transfer.views) {
+      const std::optional<Place> place = SharedPlace(view);
       layouts[0].push_back(
-          {view.spec.name, absl::StrCat(view.spec.ToString(), SharedPlace(view), manner)});
+          {view.spec.name, absl::StrCat(view.spec.ToString(),
+                                        place.has_value() ? place->ToString() : "", manner)});
     }
     layouts[1].push_back({absl::StrCat("(transfer ", layouts[1].size() + 1, ")"),
                           absl::StrCat(transfer.views.size(), " tensors", manner)});
@@ -371,7 +383,7 @@ absl::Status CheckedTransport::CheckPlaces(std::span<const Transfer> transfers) 
   for (const Transfer& transfer : transfers) {
     if (!transfer.reduce.has_value()) continue;
     for (const TensorView& view : transfer.views) {
-      if (SharedPlace(view).empty()) continue;
+      if (!SharedPlace(view).has_value()) continue;
       return absl::InvalidArgumentError(absl::StrCat(
           "tensor '", view.spec.name, "' lies in memory that all ranks share and cannot be ",
           "reduced in place by ", ReduceOpName(*transfer.reduce), "; reduce a copy"));

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -105,8 +106,14 @@ class CheckedTransport : public Transport {
   absl::Status Move(const Transfer& transfer);
 
   int ArenaIndex(const Arena& arena) const;
-  // Where a view lies in memory that all ranks share, or "".
-  std::string SharedPlace(const TensorView& view) const;
+  // Where a view lies in memory that all ranks share; nothing: it does not.
+  struct Place {
+    std::int64_t arena = 0;
+    std::int64_t byte = 0;
+
+    std::string ToString() const;
+  };
+  std::optional<Place> SharedPlace(const TensorView& view) const;
   std::uint64_t DigestOf(std::span<const Transfer> transfers) const;
   Layouts LayoutsOf(std::span<const Transfer> transfers) const;
   std::vector<LayoutLine> LinesOf(std::span<const int> arenas, std::span<const Shard> shards,

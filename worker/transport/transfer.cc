@@ -103,7 +103,9 @@ std::string MannerText(const Transfer& transfer) {
 
 std::uint64_t TransferDigest(const Transfer& transfer) {
   Digester digester;
-  digester.Add(static_cast<std::int64_t>(LayoutDigest(transfer.views)));
+  const std::uint64_t layout =
+      transfer.layout.has_value() ? *transfer.layout : LayoutDigest(transfer.views);
+  digester.Add(static_cast<std::int64_t>(layout));
   if (transfer.reduce.has_value()) {
     digester.Add(absl::string_view("reduce"));
     digester.Add(static_cast<std::int64_t>(*transfer.reduce));

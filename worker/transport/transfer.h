@@ -22,6 +22,8 @@ struct Transfer {
   // Of a mean: one for each rank, equal on all ranks; empty: all count alike.
   std::vector<double> weights;
   std::span<const TensorView> views;
+  // LayoutDigest(views), where it was computed before; nothing: it is computed.
+  std::optional<std::uint64_t> layout;
 
   std::int64_t bytes() const;  // of its views; stops at the largest number
 };

@@ -61,6 +61,12 @@ TEST(TransferDigest, ChangesWithTheOperationTheRootAndTheWeights) {
             TransferDigest(all[2]));
 }
 
+TEST(TransferDigest, IsTheSameWhereTheLayoutsDigestIsKnown) {
+  const std::vector<TensorView> views = {View(DType::kFloat32)};
+  EXPECT_EQ(TransferDigest({.views = views, .layout = LayoutDigest(views)}),
+            TransferDigest({.views = views}));
+}
+
 TEST(CheckViews, RefusesWhatIsNoTensor) {
   const auto check = [](const TensorView& view) {
     const Transfer transfer = {.views = {&view, 1}};
