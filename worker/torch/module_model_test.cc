@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "torch/script.h"
 #include "torch/torch.h"
+#include "worker/torch/nn_lists.h"
 
 namespace lockstep {
 namespace {
@@ -264,7 +265,11 @@ TEST(Walk, VisitsWhatLibTorchListsOfAScriptModule) {
 class FoundBuffers : public testing::Test {
  protected:
   void SetUp() override {
-    child_ = std::make_shared<torch::nn::Module>("child");
+    module_.register_buffer("plain", torch::ones({4}));
+    module_.register_buffer("square", torch::ones({2, 2}).t());
+    module_.register_buffer("complex", torch::ones({2}, torch::kComplexFloat));
+    module_.register_buffer("alias", Buffer("plain"));
+    module_.register_buffer("excluded", torch::ones({2}));
     child_->register_buffer("b", torch::ones({2}));
     module_.register_module("child", child_);
     LOCKSTEP_ASSERT_OK_AND_ASSIGN(
@@ -273,30 +278,29 @@ class FoundBuffers : public testing::Test {
     ASSERT_TRUE(access_->Renew());
   }
 
+  // The module's handle itself.
+  torch::Tensor& Buffer(const std::string& name) {
+    return const_cast<torch::Tensor&>(BuffersOf(module_)[name]);
+  }
+
   torch::nn::Module module_ = torch::nn::Module("module");
-  torch::Tensor& plain_ = module_.register_buffer("plain", torch::ones({4}));
-  torch::Tensor& square_ = module_.register_buffer("square", torch::ones({2, 2}).t());
-  torch::Tensor& complex_ =
-      module_.register_buffer("complex", torch::ones({2}, torch::kComplexFloat));
-  torch::Tensor& alias_ = module_.register_buffer("alias", plain_);
-  torch::Tensor& excluded_ = module_.register_buffer("excluded", torch::ones({2}));
-  std::shared_ptr<torch::nn::Module> child_;
+  const std::shared_ptr<torch::nn::Module> child_ = std::make_shared<torch::nn::Module>("child");
   ModuleModel model_ = ModuleModel(TensorsOf(module_));
   std::unique_ptr<TensorAccess> access_;
 };
 
 TEST_F(FoundBuffers, AreFoundAgainWhereOnlyValuesChange) {
   const std::vector<TensorView> before(access_->views().begin(), access_->views().end());
-  plain_.fill_(5);
-  square_.copy_(torch::tensor({{1., 2.}, {3., 4.}}));
-  plain_.requires_grad_();
-  excluded_ = torch::zeros({9});  // was not looked at
+  Buffer("plain").fill_(5);
+  Buffer("square").copy_(torch::tensor({{1., 2.}, {3., 4.}}));
+  Buffer("plain").requires_grad_();
+  Buffer("excluded") = torch::zeros({9});  // was not looked at
   ASSERT_TRUE(access_->Renew());
   for (std::size_t i = 0; i < before.size(); ++i) {
     EXPECT_EQ(access_->views()[i].spec, before[i].spec);
     EXPECT_EQ(access_->views()[i].data, before[i].data);
   }
-  EXPECT_EQ(access_->views()[0].data, plain_.const_data_ptr());
+  EXPECT_EQ(access_->views()[0].data, Buffer("plain").const_data_ptr());
   // A copy that was staged is as new.
   const auto* staged = reinterpret_cast<const float*>(access_->views()[1].data);
   EXPECT_THAT(std::span(staged, 4), ElementsAre(1, 2, 3, 4));
@@ -305,7 +309,7 @@ TEST_F(FoundBuffers, AreFoundAgainWhereOnlyValuesChange) {
 TEST_F(FoundBuffers, AreFoundAgainInAndOutOfInferenceMode) {
   for (const bool inside : {true, false, true}) {
     const c10::InferenceMode mode(inside);
-    square_.fill_(inside ? 2 : 3);
+    Buffer("square").fill_(inside ? 2 : 3);
     ASSERT_TRUE(access_->Renew());
     EXPECT_EQ(*reinterpret_cast<const float*>(access_->views()[1].data), inside ? 2 : 3);
     LOCKSTEP_EXPECT_OK(access_->WriteBack(std::vector<std::size_t>{0, 1, 2, 3}));
@@ -313,19 +317,19 @@ TEST_F(FoundBuffers, AreFoundAgainInAndOutOfInferenceMode) {
 }
 
 TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferIsReplaced) {
-  plain_ = plain_.clone();
+  Buffer("plain") = Buffer("plain").clone();
   EXPECT_FALSE(access_->Renew());
 }
 TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferIsReplacedByAViewOfItself) {
-  plain_ = plain_.view({4});
+  Buffer("plain") = Buffer("plain").view({4});
   EXPECT_FALSE(access_->Renew());
 }
 TEST_F(FoundBuffers, MustBeFoundAnewWhereASecondNameLeadsElsewhere) {
-  alias_ = torch::ones({4});
+  Buffer("alias") = torch::ones({4});
   EXPECT_FALSE(access_->Renew());
 }
 TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferIsGone) {
-  complex_ = torch::Tensor();
+  Buffer("complex") = torch::Tensor();
   EXPECT_FALSE(access_->Renew());
 }
 TEST_F(FoundBuffers, MustBeFoundAnewWhereTheLastBufferIsGone) {
@@ -342,48 +346,50 @@ TEST_F(FoundBuffers, MustBeFoundAnewWhereAModuleIsRenamed) {
   EXPECT_FALSE(access_->Renew());
 }
 TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferHasOtherMemory) {
-  plain_.set_data(torch::ones({4}));
+  Buffer("plain").set_data(torch::ones({4}));
   EXPECT_FALSE(access_->Renew());
 }
 TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferIsResized) {
-  plain_.resize_({2});
+  Buffer("plain").resize_({2});
   EXPECT_FALSE(access_->Renew());
 }
 TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferIsReshapedInPlace) {
-  plain_.unsqueeze_(0);
+  Buffer("plain").unsqueeze_(0);
   EXPECT_FALSE(access_->Renew());
 }
 TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferIsConvertedInItsMemory) {
-  plain_.set_data(plain_.detach().view(torch::kInt));
+  Buffer("plain").set_data(Buffer("plain").detach().view(torch::kInt));
   EXPECT_FALSE(access_->Renew());
 }
 TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferIsTransposedInPlace) {
-  square_.t_();
+  Buffer("square").t_();
   EXPECT_FALSE(access_->Renew());
 }
 TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferIsConjugated) {
-  complex_._set_conj(true);
+  Buffer("complex")._set_conj(true);
   EXPECT_FALSE(access_->Renew());
 }
 TEST_F(FoundBuffers, MustBeFoundAnewWhereMemoryWouldBeCopiedOnWrite) {
-  const at::Tensor lazy = at::_lazy_clone(plain_);
+  const at::Tensor lazy = at::_lazy_clone(Buffer("plain"));
   EXPECT_FALSE(access_->Renew());
-  EXPECT_NE(lazy.const_data_ptr(), plain_.const_data_ptr());
+  EXPECT_NE(lazy.const_data_ptr(), Buffer("plain").const_data_ptr());
 }
 TEST_F(FoundBuffers, MustBeFoundAnewWhereABufferLosesItsMemory) {
-  plain_.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr());
+  Buffer("plain").storage().unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr());
   EXPECT_FALSE(access_->Renew());
 }
 TEST_F(FoundBuffers, MustBeFoundAnewWhereThereAreNone) {
-  plain_ = square_ = complex_ = alias_ = excluded_ = torch::Tensor();
+  for (const std::string name : {"plain", "square", "complex", "alias", "excluded"}) {
+    Buffer(name) = torch::Tensor();
+  }
   module_.unregister_module("child");
   EXPECT_FALSE(access_->Renew());
 }
 
 TEST_F(FoundBuffers, AreNotKeptAlive) {
   const c10::weak_intrusive_ptr<c10::StorageImpl> storage(
-      plain_.storage().getWeakStorageImpl());
-  plain_ = alias_ = torch::ones({4});
+      Buffer("plain").storage().getWeakStorageImpl());
+  Buffer("plain") = Buffer("alias") = torch::ones({4});
   EXPECT_TRUE(storage.expired());
   EXPECT_FALSE(access_->Renew());
 }

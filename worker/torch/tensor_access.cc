@@ -106,25 +106,35 @@ class Found {
         keys_(tensor.key_set()),
         dtype_(tensor.dtype()),
         data_(tensor.mutable_data_ptr()),
-        sizes_(tensor.sizes()),
-        strides_(tensor.strides()) {}
+        sizes_and_strides_(tensor.sizes()) {
+    sizes_and_strides_.append(tensor.strides().begin(), tensor.strides().end());
+  }
 
   // Whether `tensor` is the one that was found, as it was. No other can be at its
   // address: that is kept for it. Memory is asked for as IdentityOf() does.
   bool IsStill(const at::Tensor& tensor) const {
     return tensor.unsafeGetTensorImpl() == tensor_._unsafe_get_target() &&
            tensor.key_set() == keys_ && tensor.dtype() == dtype_ &&
-           tensor.mutable_data_ptr() == data_ && tensor.sizes() == sizes_ &&
-           tensor.strides() == strides_;
+           tensor.mutable_data_ptr() == data_ && HasSizesAndStrides(tensor);
   }
 
  private:
+  bool HasSizesAndStrides(const at::Tensor& tensor) const {
+    const at::IntArrayRef sizes = tensor.sizes();
+    const at::IntArrayRef strides = tensor.strides();
+    if (sizes_and_strides_.size() != 2 * sizes.size()) return false;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      if (sizes_and_strides_[i] != sizes[i]) return false;
+      if (sizes_and_strides_[sizes.size() + i] != strides[i]) return false;
+    }
+    return true;
+  }
+
   WeakTensor tensor_;
   c10::DispatchKeySet keys_;  // its device, layout, conjugation, ...
   caffe2::TypeMeta dtype_;
   const void* data_;
-  c10::DimVector sizes_;
-  c10::DimVector strides_;
+  c10::DimVector sizes_and_strides_;
 };
 
 class TorchAccess final : public TensorAccess {

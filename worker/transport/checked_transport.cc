@@ -57,30 +57,30 @@ CheckedTransport::CheckedTransport(Group group) : group_(std::move(group)) {}
 absl::Status CheckedTransport::Exchange(std::span<const Transfer> transfers) {
   LOCKSTEP_RETURN_IF_ERROR(BeginOperation());
   if (absl::Status s = CheckViews(transfers); !s.ok()) return Fail(std::move(s));
-  const Call call = {.kind = CallKind::kExchange, .layout = DigestOf(transfers)};
+  const bool any_shared = AnyShared(transfers);
+  const Call call = {.kind = CallKind::kExchange, .layout = DigestOf(transfers, any_shared)};
   LOCKSTEP_RETURN_IF_ERROR(Meet(call, [&] { return LayoutsOf(transfers); }).status());
   absl::Status valid = CheckManner(transfers, world_size());
-  if (valid.ok()) valid = CheckPlaces(transfers);
+  if (valid.ok() && any_shared) valid = CheckPlaces(transfers);
   if (!valid.ok()) return Refuse(std::move(valid));
   if (world_size() == 1) return absl::OkStatus();
-  for (const Transfer& transfer : transfers) LOCKSTEP_RETURN_IF_ERROR(Fail(Move(transfer)));
+  for (const Transfer& transfer : transfers) {
+    LOCKSTEP_RETURN_IF_ERROR(Fail(Move(transfer, any_shared)));
+  }
   return absl::OkStatus();
 }
 
-absl::Status CheckedTransport::Move(const Transfer& transfer) {
-  if (transfer.bytes() == 0) return absl::OkStatus();
+absl::Status CheckedTransport::Move(const Transfer& transfer, bool any_shared) {
+  const auto has_bytes = [](const TensorView& view) { return view.bytes() > 0; };
+  if (std::ranges::none_of(transfer.views, has_bytes)) return absl::OkStatus();
   if (transfer.reduce.has_value()) {
     return MoveAllReduce(transfer.views, *transfer.reduce, transfer.weights);
   }
-  if (!has_shared_arena_) return MoveBroadcast(transfer.views, transfer.root);
+  if (!any_shared) return MoveBroadcast(transfer.views, transfer.root);
   // What lies in memory that all ranks share is there already.
-  const auto is_apart = [this](const TensorView& view) { return !SharedPlace(view).has_value(); };
-  if (std::ranges::all_of(transfer.views, is_apart)) {
-    return MoveBroadcast(transfer.views, transfer.root);
-  }
   std::vector<TensorView> apart;
   for (const TensorView& view : transfer.views) {
-    if (view.bytes() > 0 && is_apart(view)) apart.push_back(view);
+    if (has_bytes(view) && !SharedPlace(view).has_value()) apart.push_back(view);
   }
   return apart.empty() ? absl::OkStatus() : MoveBroadcast(apart, transfer.root);
 }
@@ -302,7 +302,7 @@ std::string CheckedTransport::Place::ToString() const {
 
 std::optional<CheckedTransport::Place> CheckedTransport::SharedPlace(
     const TensorView& view) const {
-  for (std::size_t i = 0; has_shared_arena_ && i < arenas_.size(); ++i) {
+  for (std::size_t i = 0; i < arenas_.size(); ++i) {
     if (!arenas_[i].shared) continue;
     const std::byte* begin = arenas_[i].data;
     const std::byte* end = begin + arenas_[i].bytes();
@@ -313,11 +313,20 @@ std::optional<CheckedTransport::Place> CheckedTransport::SharedPlace(
   return std::nullopt;
 }
 
-std::uint64_t CheckedTransport::DigestOf(std::span<const Transfer> transfers) const {
+bool CheckedTransport::AnyShared(std::span<const Transfer> transfers) const {
+  if (!has_shared_arena_) return false;
+  return std::ranges::any_of(transfers, [this](const Transfer& transfer) {
+    return std::ranges::any_of(
+        transfer.views, [this](const TensorView& view) { return SharedPlace(view).has_value(); });
+  });
+}
+
+std::uint64_t CheckedTransport::DigestOf(std::span<const Transfer> transfers,
+                                         bool any_shared) const {
   Digester digester;
   for (const Transfer& transfer : transfers) {
     digester.Add(static_cast<std::int64_t>(TransferDigest(transfer)));
-    if (!has_shared_arena_) continue;
+    if (!any_shared) continue;
     std::int64_t shared = 0;
     for (std::size_t i = 0; i < transfer.views.size(); ++i) {
       const std::optional<Place> place = SharedPlace(transfer.views[i]);

@@ -103,7 +103,8 @@ class CheckedTransport : public Transport {
   // An error that every rank makes by itself.
   absl::Status Refuse(absl::Status error);
 
-  absl::Status Move(const Transfer& transfer);
+  // `any_shared`: of all transfers of the exchange.
+  absl::Status Move(const Transfer& transfer, bool any_shared);
 
   int ArenaIndex(const Arena& arena) const;
   // Where a view lies in memory that all ranks share; nothing: it does not.
@@ -114,7 +115,8 @@ class CheckedTransport : public Transport {
     std::string ToString() const;
   };
   std::optional<Place> SharedPlace(const TensorView& view) const;
-  std::uint64_t DigestOf(std::span<const Transfer> transfers) const;
+  bool AnyShared(std::span<const Transfer> transfers) const;
+  std::uint64_t DigestOf(std::span<const Transfer> transfers, bool any_shared) const;
   Layouts LayoutsOf(std::span<const Transfer> transfers) const;
   std::vector<LayoutLine> LinesOf(std::span<const int> arenas, std::span<const Shard> shards,
                                   std::span<const float> weights) const;

@@ -1,7 +1,9 @@
 #include "worker/transport/conformance/conformance.h"
 
+#include <cstddef>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_matchers.h"
@@ -224,6 +226,33 @@ TEST_P(TransportConformance, TensorsThatAreSplitIntoOtherTransfersAreAnErrorOnEv
               }),
               Each(StatusIs(absl::StatusCode::kInvalidArgument,
                             HasSubstr("1 tensors by broadcast from rank 0 on w1 (rank 1)"))));
+}
+
+// What lies in memory that all ranks share is not moved: a rank that has it elsewhere
+// would wait in vain.
+TEST_P(TransportConformance, ATensorThatLiesElsewhereInSharedMemoryIsAnErrorOnEveryRank) {
+  if (world_size() < 2) GTEST_SKIP();
+  for (const bool apart : {false, true}) {
+    RunRanks([&](int rank, Transport& transport) {
+      LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Arena arena,
+                                    transport.Allocate(ArenaUse::kParameters, 64));
+      std::vector<float> own(16);
+      float* const second = rank != 1 ? &arena.values[16] : apart ? own.data() : &arena.values[32];
+      const TensorSpec spec = {.dtype = DType::kFloat32, .shape = {16}};
+      std::vector<TensorView> views = {{spec, reinterpret_cast<std::byte*>(arena.values.data())},
+                                       {spec, reinterpret_cast<std::byte*>(second)}};
+      views[0].spec.name = "first";
+      views[1].spec.name = "second";
+      const absl::Status status = transport.Broadcast(views, 0);
+      if (!arena.shared) {
+        LOCKSTEP_EXPECT_OK(status);
+        return;
+      }
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                   AllOf(HasSubstr("'second'"), HasSubstr("in arena 0 at byte 64"),
+                                         HasSubstr("w1 (rank 1)"))));
+    });
+  }
 }
 
 TEST_P(TransportConformance, DifferentShardsOrSizesAreAnErrorOnEveryRank) {
