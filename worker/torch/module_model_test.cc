@@ -244,7 +244,8 @@ TEST(Walk, VisitsWhatLibTorchListsOfAScriptModule) {
   inner.register_parameter("weight", torch::ones({3}), /*is_buffer=*/false);
   inner.register_parameter("bias", torch::Tensor(), /*is_buffer=*/false);
   inner.register_attribute("cache", c10::TensorType::get(), torch::zeros({9}));
-  inner.register_attribute("none", c10::OptionalType::ofTensor(), c10::IValue());
+  inner.register_attribute("none", c10::OptionalType::ofTensor(), c10::IValue(),
+                           /*is_param=*/true);
   torch::jit::Module module("outer");
   module.register_buffer("top", torch::zeros({2}));
   module.register_module("first", inner);
@@ -307,7 +308,11 @@ TEST_F(FoundBuffers, AreFoundAgainWhereOnlyValuesChange) {
 }
 
 TEST_F(FoundBuffers, AreFoundAgainInAndOutOfInferenceMode) {
-  for (const bool inside : {true, false, true}) {
+  {
+    const c10::InferenceMode mode;
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(access_, model_.Buffers(All));
+  }
+  for (const bool inside : {false, true, false}) {
     const c10::InferenceMode mode(inside);
     Buffer("square").fill_(inside ? 2 : 3);
     ASSERT_TRUE(access_->Renew());
