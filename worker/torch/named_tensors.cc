@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <map>
 #include <set>
 #include <utility>
@@ -21,51 +20,31 @@
 namespace lockstep {
 namespace {
 
-// A dotted name that grows and shrinks along a walk. A std::string would do, at
-// several times the cost of the rest of the walk.
-class Path {
- public:
-  absl::string_view text() const { return absl::string_view(characters_.data(), length_); }
-
-  std::size_t length() const { return length_; }
-  void Append(absl::string_view component) {
-    const std::size_t begin = length_ > 0 ? length_ + 1 : 0;
-    length_ = begin + component.size();
-    if (characters_.size() < length_) characters_.resize(2 * length_);
-    if (begin > 0) characters_[begin - 1] = '.';
-    std::memcpy(characters_.data() + begin, component.data(), component.size());
-  }
-  void Shorten(std::size_t length) { length_ = length; }
-
- private:
-  std::vector<char> characters_ = std::vector<char>(256);
-  std::size_t length_ = 0;
-};
-
-// Makes a path one component longer while it is alive.
+// Makes a dotted name one component longer while it is alive.
 class Longer {
  public:
-  Longer(Path& path, absl::string_view component) : path_(path), length_(path.length()) {
-    path.Append(component);
+  Longer(std::string& path, absl::string_view component) : path_(path), length_(path.size()) {
+    if (length_ > 0) path_.push_back('.');
+    path_.append(component.data(), component.size());
   }
-  ~Longer() { path_.Shorten(length_); }
+  ~Longer() { path_.resize(length_); }
   Longer(const Longer&) = delete;
   Longer& operator=(const Longer&) = delete;
 
  private:
-  Path& path_;
+  std::string& path_;
   const std::size_t length_;
 };
 
 using NnList = const NnTensorList& (*)(const torch::nn::Module& module);
 
 // In the order of named_parameters() and named_buffers(), under the same names.
-bool VisitNn(const torch::nn::Module& module, NnList list_of, Path& path,
+bool VisitNn(const torch::nn::Module& module, NnList list_of, std::string& path,
              NamedTensors::Visit visit) {
   for (const auto& item : list_of(module)) {
     if (!item.value().defined()) continue;
     const Longer name(path, item.key());
-    if (!visit(path.text(), item.value())) return false;
+    if (!visit(path, item.value())) return false;
   }
   for (const auto& child : ChildrenOf(module)) {
     const Longer name(path, child.key());
@@ -83,7 +62,7 @@ class NnTensors final : public NamedTensors {
 
  private:
   bool Walk(NnList list_of, Visit visit) const {
-    Path path;
+    std::string path;
     return VisitNn(*module_, list_of, path, visit);
   }
 
@@ -91,7 +70,7 @@ class NnTensors final : public NamedTensors {
 };
 
 // Likewise as torch::jit::Module names them.
-bool VisitJit(const c10::ivalue::Object& module, c10::AttributeKind kind, Path& path,
+bool VisitJit(const c10::ivalue::Object& module, c10::AttributeKind kind, std::string& path,
               NamedTensors::Visit visit) {
   const c10::ClassTypePtr type = module.type();
   const std::vector<c10::ClassAttribute>& attributes = type->getAttributes();
@@ -107,7 +86,7 @@ bool VisitJit(const c10::ivalue::Object& module, c10::AttributeKind kind, Path& 
     const bool is_tensor = kind == c10::AttributeKind::PARAMETER
                                ? value.isTensor()
                                : attribute->isSubtypeOf(*c10::TensorType::get());
-    if (is_tensor && !visit(path.text(), value.toTensor())) return false;
+    if (is_tensor && !visit(path, value.toTensor())) return false;
   }
   return true;
 }
@@ -123,7 +102,7 @@ class JitTensors final : public NamedTensors {
 
  private:
   bool Walk(c10::AttributeKind kind, Visit visit) const {
-    Path path;
+    std::string path;
     return VisitJit(*module_._ivalue(), kind, path, visit);
   }
 
@@ -132,11 +111,10 @@ class JitTensors final : public NamedTensors {
 
 // All tensors of `attachment`, under their names behind its prefix.
 bool VisitAll(const Attachment& attachment, NamedTensors::Visit visit) {
-  Path path;
-  path.Append(attachment.prefix);
+  std::string path = attachment.prefix;
   const auto visit_prefixed = [&](absl::string_view name, const at::Tensor& tensor) {
     const Longer prefixed(path, name);
-    return visit(path.text(), tensor);
+    return visit(path, tensor);
   };
   return attachment.tensors->VisitParameters(visit_prefixed) &&
          attachment.tensors->VisitBuffers(visit_prefixed);
@@ -200,8 +178,8 @@ absl::Status CheckAttached(const NamedTensors& own, const std::vector<Attachment
                          "prefix"));
       } else if (shared != trainable.end()) {
         status = absl::InvalidArgumentError(
-            absl::StrCat("attached tensor ", Quoted(name), " shares memory with the trainable parameter ",
-                         Quoted(shared->second),
+            absl::StrCat("attached tensor ", Quoted(name),
+                         " shares memory with the trainable parameter ", Quoted(shared->second),
                          ", which moves when the job is joined; attach a copy (clone())"));
       }
       return status.ok();

@@ -36,10 +36,11 @@ absl::StatusOr<TensorSpec> DescribeTensor(absl::string_view kind, const NamedTen
 using TensorWalk = std::function<bool(NamedTensors::Visit)>;
 
 // The tensors of `walk` whose names `selects`, in order; one that is there under a
-// second name appears once, under its first. `walk` is what Renew() looks again
-// with, and keeps the tensors; the access does not. Writes are as in-place ones without gradient: requires_grad and
-// grad_fn stay, and a graph that saved a tensor before it was written back refuses
-// to go backward through it.
+// second name appears once, under its first. Writes are as in-place ones without
+// gradient: requires_grad and grad_fn stay, and a graph that saved a tensor before
+// it was written back refuses to go backward through it.
+// Renew() walks again. The access does not keep tensors alive: it is used while
+// what `walk` visits does.
 // Errors: InvalidArgument: as DescribeTensor(); or elements of one tensor overlap
 //   otherwise than by expand(), as in a sliding window.
 absl::StatusOr<std::unique_ptr<TensorAccess>> AccessTensors(
