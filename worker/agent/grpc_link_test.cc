@@ -131,6 +131,7 @@ Welcome WelcomeOf(int generation) {
 Proposal ProposalOf(int epoch, int log_number) {
   ShardPlan plan;
   plan.flat_elements = 32;
+  plan.blocks = {{DType::kFloat32, 0, 32}};
   plan.placements = {{"fc.weight", 0, 6}};
   plan.shards = {{0, 16}, {16, 32}};
   return {.epoch = Epoch(epoch),

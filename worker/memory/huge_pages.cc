@@ -39,7 +39,9 @@ void PreferHugePages(std::byte* data, std::int64_t bytes) {
 
 void CollapseIntoHugePages(std::byte* data, std::int64_t bytes) {
   const std::int64_t whole = bytes / kHugePageBytes * kHugePageBytes;
-  if (whole > 0) madvise(data, whole, kMadvCollapse);
+  if (whole == 0) return;
+  madvise(data, whole, kMadvCollapse);
+  madvise(data, whole, MADV_DONTNEED);
 }
 
 }  // namespace lockstep

@@ -24,7 +24,8 @@ std::byte* ReserveAligned(std::int64_t bytes);
 // For private memory that nobody has touched yet.
 void PreferHugePages(std::byte* data, std::int64_t bytes);
 
-// Moves what is there into huge pages; also shared memory, for all who map it.
+// Moves shared memory into huge pages, for all who map it. Afterwards nothing of it
+// counts as touched by this process.
 void CollapseIntoHugePages(std::byte* data, std::int64_t bytes);
 
 }  // namespace lockstep

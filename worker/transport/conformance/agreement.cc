@@ -33,12 +33,13 @@ TEST_P(TransportConformance, AgreeCombinesTheWordsOfAllRanks) {
           transport.Agree({.step = step,
                            .log_number = rank == late ? step : step + 5,
                            .samples = rank + 1,
-                           .finite = step % 3 == 0 && rank == late ? 0 : 1,
-                           .squared_norm = 0.5 * rank}));
+                           .weight = 0.5f * static_cast<float>(rank + 1),
+                           .not_finite = step % 3 == 0 && rank == late ? 9 : kAllFinite}));
       EXPECT_EQ(agreement.log_number, LogNumber(step));
       EXPECT_EQ(agreement.samples, world_size() * (world_size() + 1) / 2);
       EXPECT_EQ(agreement.finite, step % 3 != 0);
-      EXPECT_EQ(agreement.squared_norm, 0.25 * world_size() * (world_size() - 1));
+      ASSERT_EQ(agreement.weights.size(), static_cast<std::size_t>(world_size()));
+      EXPECT_EQ(agreement.weights.back(), 0.5f * static_cast<float>(world_size()));
     }
   });
 }
@@ -235,11 +236,12 @@ TEST_P(TransportConformance, ATensorThatLiesElsewhereInSharedMemoryIsAnErrorOnEv
   for (const bool apart : {false, true}) {
     RunRanks([&](int rank, Transport& transport) {
       LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Arena arena,
-                                    transport.Allocate(ArenaUse::kParameters, 64));
+                                    transport.Allocate(ArenaUse::kParameters, DType::kFloat32, 64));
       std::vector<float> own(16);
-      float* const second = rank != 1 ? &arena.values[16] : apart ? own.data() : &arena.values[32];
+      const std::span<float> values = arena.floats();
+      float* const second = rank != 1 ? &values[16] : apart ? own.data() : &values[32];
       const TensorSpec spec = {.dtype = DType::kFloat32, .shape = {16}};
-      std::vector<TensorView> views = {{spec, reinterpret_cast<std::byte*>(arena.values.data())},
+      std::vector<TensorView> views = {{spec, arena.data},
                                        {spec, reinterpret_cast<std::byte*>(second)}};
       views[0].spec.name = "first";
       views[1].spec.name = "second";
@@ -258,7 +260,9 @@ TEST_P(TransportConformance, ATensorThatLiesElsewhereInSharedMemoryIsAnErrorOnEv
 TEST_P(TransportConformance, DifferentShardsOrSizesAreAnErrorOnEveryRank) {
   if (world_size() < 2) GTEST_SKIP();
   EXPECT_THAT(Gather([&](int rank, Transport& transport) {
-                return transport.Allocate(ArenaUse::kGradients, DType::kFloat32, rank == 1 ? 17 : 16).status();
+                return transport
+                    .Allocate(ArenaUse::kGradients, DType::kFloat32, rank == 1 ? 17 : 16)
+                    .status();
               }),
               Each(StatusIs(absl::StatusCode::kInvalidArgument,
                             HasSubstr("float32[17] on w1 (rank 1)"))));
