@@ -11,6 +11,7 @@ namespace {
 LOCKSTEP_VECTORIZE void Add(const float* __restrict from, std::size_t n, float* __restrict sum) {
   ForEachLine(n, [=](std::size_t begin, auto width) {
     PrefetchToRead(from + begin);
+#pragma GCC ivdep
     for (std::size_t i = begin; i < begin + width; ++i) sum[i] += from[i];
   });
 }

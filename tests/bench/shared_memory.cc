@@ -37,9 +37,9 @@ absl::Status SystemError(const char* what) {
 absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Create(std::int64_t room_bytes) {
   const int fd = memfd_create("lockstep-bench", MFD_CLOEXEC);
   if (fd < 0) return SystemError("memfd_create");
-  if (ftruncate(fd, kBarrierBytes + HugePageAligned(room_bytes)) != 0) {
+  if (posix_fallocate(fd, 0, kBarrierBytes + HugePageAligned(room_bytes)) != 0) {
     close(fd);
-    return SystemError("ftruncate");
+    return SystemError("posix_fallocate");
   }
   auto memory = Map(fd);
   if (memory.ok()) CollapseIntoHugePages((*memory)->room(), HugePageAligned(room_bytes));

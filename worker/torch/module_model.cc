@@ -1,9 +1,12 @@
 #include "worker/torch/module_model.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "ATen/ops/from_blob.h"
@@ -44,7 +47,15 @@ absl::Status CheckAdoptable(const at::Tensor& tensor, const Placement& placement
   return absl::OkStatus();
 }
 
-// `numel` elements in the shape and type of `like`.
+// The values that were moved leave as much free memory as the model has, which the C
+// library would keep for itself.
+void ReturnFreeMemory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
+// In the shape and type of `like`.
 at::Tensor ViewOf(std::byte* data, const at::Tensor& like) {
   return at::from_blob(data, like.sizes(), like.scalar_type());
 }
@@ -66,7 +77,7 @@ std::vector<NamedTensor> ModuleModel::Parameters() const {
 }
 
 bool ModuleModel::IsAdopted(const std::string& name) const {
-  return adopted_names_.contains(name);
+  return by_name_.contains(name);
 }
 
 absl::StatusOr<Manifest> ModuleModel::Describe() const {
@@ -122,8 +133,12 @@ absl::Status ModuleModel::Adopt(const ShardPlan& plan, std::span<const BlockMemo
       parameter.tensor.mutable_grad() = at::Tensor();
       GradientView::Attach(parameter.gradient, parameter.tensor);
     }
-    for (const Adopted& parameter : adopted) adopted_names_.insert(parameter.name);
+    for (std::size_t i = 0; i < adopted.size(); ++i) {
+      by_name_.emplace(adopted[i].name, i);
+      by_tensor_.emplace(adopted[i].tensor.unsafeGetTensorImpl(), i);
+    }
     adopted_ = std::move(adopted);
+    ReturnFreeMemory();
     return absl::OkStatus();
   });
 }
@@ -143,42 +158,59 @@ void ModuleModel::Release() {
     return absl::OkStatus();
   });
   adopted_.clear();
-  adopted_names_.clear();
+  by_name_.clear();
+  by_tensor_.clear();
   if (!status.ok()) LogError(status.message());
+}
+
+absl::Status ModuleModel::FollowParameters() {
+  std::vector<bool> found(adopted_.size());
+  std::string unfrozen;
+  tensors_->VisitParameters([&](absl::string_view name, const at::Tensor& tensor) {
+    if (!tensor.defined()) return true;
+    if (const auto known = by_tensor_.find(tensor.unsafeGetTensorImpl()); known != by_tensor_.end()) {
+      found[known->second] = true;
+      return true;
+    }
+    const auto adopted = by_name_.find(name);
+    if (adopted == by_name_.end()) {
+      if (tensor.requires_grad()) unfrozen = std::string(name);
+      return unfrozen.empty();
+    }
+    Adopted& parameter = adopted_[adopted->second];
+    if (IsView(tensor, parameter.values)) {
+      // Another tensor of the same memory.
+      by_tensor_.erase(parameter.tensor.unsafeGetTensorImpl());
+      GradientView::Detach(parameter.tensor);
+      GradientView::Attach(parameter.gradient, tensor);
+      parameter.tensor = tensor;
+      by_tensor_.emplace(tensor.unsafeGetTensorImpl(), adopted->second);
+      found[adopted->second] = true;
+    }
+    return true;
+  });
+  if (!unfrozen.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "parameter '", unfrozen,
+        "' became trainable after joining and nobody would update it; set requires_grad "
+        "before joining"));
+  }
+  for (std::size_t i = 0; i < adopted_.size(); ++i) {
+    if (found[i] && IsView(adopted_[i].tensor, adopted_[i].values)) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "parameter '", adopted_[i].name,
+        "' is no longer a view of the arena it was moved into (moved, resized, converted or "
+        "replaced); change modules before joining, and values in place"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<GradientBound> ModuleModel::CollectGradients() {
   return GuardTorch("collecting gradients", [&]() -> absl::StatusOr<GradientBound> {
-    std::map<std::string, at::Tensor> now;
-    for (NamedTensor& parameter : Parameters()) {
-      if (parameter.tensor.defined() && parameter.tensor.requires_grad() &&
-          !IsAdopted(parameter.name)) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            "parameter '", parameter.name,
-            "' became trainable after joining and nobody would update it; set requires_grad "
-            "before joining"));
-      }
-      now.emplace(std::move(parameter.name), std::move(parameter.tensor));
-    }
-    for (const Adopted& parameter : adopted_) {
-      if (!IsView(now[parameter.name], parameter.values)) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            "parameter '", parameter.name,
-            "' is no longer a view of the arena it was moved into (moved, resized, converted or "
-            "replaced); change modules before joining, and values in place"));
-      }
-    }
+    LOCKSTEP_RETURN_IF_ERROR(FollowParameters());
     GradientBound bound;
     for (std::size_t i = 0; i < adopted_.size(); ++i) {
-      Adopted& parameter = adopted_[i];
-      const at::Tensor& tensor = now[parameter.name];
-      if (!tensor.is_same(parameter.tensor)) {
-        // Another tensor of the same memory.
-        GradientView::Detach(parameter.tensor);
-        GradientView::Attach(parameter.gradient, tensor);
-        parameter.tensor = tensor;
-      }
-      const float largest = parameter.gradient->Collect(parameter.tensor);
+      const float largest = adopted_[i].gradient->Collect(adopted_[i].tensor);
       bound.largest = std::max(bound.largest, largest);
       if (std::isinf(largest) && bound.not_finite == kAllFinite) {
         bound.not_finite = static_cast<std::int64_t>(i);

@@ -12,11 +12,13 @@
 #ifndef LOCKSTEP_WORKER_TORCH_MODULE_MODEL_H_
 #define LOCKSTEP_WORKER_TORCH_MODULE_MODEL_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
-#include <set>
+#include <map>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "worker/engine/model.h"
@@ -55,10 +57,15 @@ class ModuleModel final : public Model {
   // Without second names.
   std::vector<NamedTensor> Parameters() const;
   bool IsAdopted(const std::string& name) const;
+  // Finds the tensors that the module has now for what was adopted. Errors: as
+  //   CollectGradients().
+  absl::Status FollowParameters();
 
   const std::unique_ptr<NamedTensors> tensors_;
   std::vector<Adopted> adopted_;  // in the plan's order; empty: owned
-  std::set<std::string> adopted_names_;
+  // Places in adopted_.
+  std::map<std::string, std::size_t, std::less<>> by_name_;
+  std::unordered_map<const c10::TensorImpl*, std::size_t> by_tensor_;
 };
 
 }  // namespace lockstep
