@@ -6,16 +6,6 @@
 #include "worker/transport/combine/combine.h"
 
 namespace lockstep {
-namespace {
-
-// The place in a fragment that comes at or after a place in its piece, between
-// whole elements: every element size divides 16.
-std::int64_t CutOf(const Fragment& fragment, std::int64_t place) {
-  const std::int64_t inside = std::max<std::int64_t>(place - fragment.offset, 0);
-  return std::min((inside + 15) / 16 * 16, fragment.bytes);
-}
-
-}  // namespace
 
 bool PieceCutter::Next() {
   fragments_.clear();
@@ -24,8 +14,9 @@ bool PieceCutter::Next() {
     const TensorView& view = views_[view_];
     const std::int64_t left = view.bytes() - begin_;
     if (left > 0) {
-      const std::int64_t offset = (bytes_ + 7) / 8 * 8;
-      // Every element size divides 16.
+      const bool alone = view.bytes() >= alone_bytes_;
+      if (alone && !fragments_.empty()) break;
+      const std::int64_t offset = (bytes_ + 15) / 16 * 16;
       const std::int64_t room = (piece_bytes_ - offset) / 16 * 16;
       const std::int64_t taken = std::min(left, room);
       if (taken <= 0) break;
@@ -33,6 +24,11 @@ bool PieceCutter::Next() {
       bytes_ = offset + taken;
       begin_ += taken;
       if (taken < left) break;
+      if (alone) {
+        ++view_;
+        begin_ = 0;
+        break;
+      }
     }
     ++view_;
     begin_ = 0;
@@ -41,16 +37,12 @@ bool PieceCutter::Next() {
 }
 
 std::vector<Fragment> PieceCutter::Part(int part, int parts) const {
-  const std::int64_t begin = bytes_ * part / parts;
-  const std::int64_t end = bytes_ * (part + 1) / parts;
-  std::vector<Fragment> found;
-  auto f = std::ranges::partition_point(
-      fragments_, [begin](const Fragment& f) { return f.offset + f.bytes <= begin; });
-  for (; f != fragments_.end() && f->offset < end; ++f) {
-    const std::int64_t from = CutOf(*f, begin);
-    const std::int64_t to = CutOf(*f, end);
-    if (from < to) found.push_back({f->dtype, f->data + from, to - from, f->offset + from});
-  }
+  // Between whole elements, as fragments begin there and every size divides 16.
+  const auto cut = [&](int at) {
+    return std::min((bytes_ * at / parts + 15) / 16 * 16, bytes_);
+  };
+  std::vector<Fragment> found = Clip(fragments_, cut(part), cut(part + 1));
+  for (Fragment& f : found) f.offset += cut(part);
   return found;
 }
 
@@ -66,6 +58,19 @@ void PieceCutter::Unpack(const std::byte* piece,
                          void (*copy)(std::byte* to, const std::byte* from,
                                       std::int64_t bytes)) const {
   for (const Fragment& f : fragments_) copy(f.data, piece + f.offset, f.bytes);
+}
+
+std::vector<Fragment> Clip(std::span<const Fragment> fragments, std::int64_t begin,
+                           std::int64_t end) {
+  std::vector<Fragment> clipped;
+  auto f = std::ranges::partition_point(
+      fragments, [begin](const Fragment& each) { return each.offset + each.bytes <= begin; });
+  for (; f != fragments.end() && f->offset < end; ++f) {
+    const std::int64_t from = std::max(begin, f->offset);
+    const std::int64_t to = std::min(end, f->offset + f->bytes);
+    clipped.push_back({f->dtype, f->data + (from - f->offset), to - from, from - begin});
+  }
+  return clipped;
 }
 
 void ReducePieces(std::span<const Fragment> fragments, ReduceOp op,

@@ -66,6 +66,15 @@ struct Arena {
   }
 };
 
+// Payload that this rank sent and received over a network: tensors and arenas, not the
+// records by which ranks agree.
+struct TrafficCounters {
+  std::int64_t sent_bytes = 0;
+  std::int64_t received_bytes = 0;
+
+  friend bool operator==(const TrafficCounters&, const TrafficCounters&) = default;
+};
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -124,6 +133,9 @@ class Transport {
 
   // Exchanges the step's words. Also FailedPrecondition as Combine() says.
   virtual absl::StatusOr<Agreement> Agree(const ControlWord& mine) = 0;
+
+  // Since the transport was formed; nothing where ranks share memory.
+  virtual TrafficCounters traffic() const { return {}; }
 
   // Ends all waits here and on peers as soon as the transport can. Idempotent.
   virtual void Abort(absl::Status why) = 0;

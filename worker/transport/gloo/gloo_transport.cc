@@ -1,68 +1,35 @@
 #include "worker/transport/gloo/gloo_transport.h"
 
-#include <ATen/ATen.h>
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <netinet/in.h>
 #include <signal.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <optional>
-#include <thread>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "worker/memory/host_memory.h"
 #include "worker/transport/checked_transport.h"
 #include "worker/transport/combine/combine.h"
+#include "worker/transport/gloo/links.h"
+#include "worker/transport/gloo/messages.h"
+#include "worker/transport/gloo/pipeline.h"
+#include "worker/transport/gloo/relay.h"
+#include "worker/transport/gloo/rendezvous.h"
 #include "worker/transport/pieces.h"
 
 namespace lockstep {
 namespace {
 
-// Of one message, from each rank or to each owner: large enough for the network,
-// small enough that a few for each rank fit in memory.
-constexpr std::int64_t kPieceBytes = 1 << 20;
-constexpr std::int64_t kPieceElements = kPieceBytes / sizeof(float);
-// How long after a fault ranks may take to say that they are there.
-constexpr absl::Duration kAnswerTime = absl::Milliseconds(500);
-// Gloo's own deadline, which closes its connections, should end a wait first.
-constexpr absl::Duration kGlooGrace = absl::Milliseconds(200);
+using gloo_links::Links;
+using gloo_links::Messages;
+using gloo_links::Piece;
+using gloo_links::Pipeline;
+using gloo_links::Rounds;
 
-std::chrono::milliseconds ToMillis(absl::Duration duration) {
-  // Below 1 ms Gloo takes it for "no timeout".
-  return std::chrono::milliseconds(
-      std::clamp<std::int64_t>(absl::ToInt64Milliseconds(duration), 1, 24 * 3600 * 1000));
-}
-
-// Gloo and c10d throw; what they throw ends here. Gloo reports lost peers and
-// timeouts by text only.
-template <typename Fn>  // Fn: () -> void
-absl::Status GuardTorch(absl::string_view what, Fn&& fn) {
-  try {
-    fn();
-    return absl::OkStatus();
-  } catch (const std::exception& e) {
-    const absl::string_view reason = e.what();
-    const std::string text = absl::StrCat(what, ": ", reason.substr(0, reason.find('\n')));
-    if (absl::StrContains(reason, "imed out") || absl::StrContains(reason, "imeout")) {
-      return absl::DeadlineExceededError(text);
-    }
-    return absl::UnavailableError(text);
-  }
-}
+constexpr std::int32_t kRecordTag = Links::kMaxTag - 1;
 
 // Gloo writes to connections whose peer may have been killed. The signal for that
 // ends the process, unless it is ignored or handled: then the write fails.
@@ -73,218 +40,107 @@ void KeepBrokenPipesFromKilling() {
   sigaction(SIGPIPE, &action, nullptr);
 }
 
-absl::StatusOr<std::string> AddressOf(const std::string& interface) {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return absl::InternalError("the network interfaces cannot be listed");
-  std::optional<std::string> address;
-  for (const ifaddrs* each = list; each != nullptr && !address.has_value();
-       each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET ||
-        interface != each->ifa_name) {
-      continue;
-    }
-    char text[INET_ADDRSTRLEN] = {};
-    sockaddr_in ipv4;
-    std::memcpy(&ipv4, each->ifa_addr, sizeof(ipv4));
-    inet_ntop(AF_INET, &ipv4.sin_addr, text, sizeof(text));
-    address = text;
-  }
-  freeifaddrs(list);
-  if (!address.has_value()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("there is no network interface '", interface, "' with an IPv4 address"));
-  }
-  return *address;
-}
-
-// Says which ranks are alive after a fault: each sets a key and looks for the
-// others'. The first rank's code counts for all, as one rank's timeout closes
-// the connections of the others.
-struct RollCall {
-  absl::StatusCode code;
-  std::vector<int> missing;
-};
-
-RollCall CallRoll(c10d::Store& store, int rank, int world_size, absl::StatusCode code,
-                  std::chrono::steady_clock::time_point until) {
-  const auto key = [](int r) { return absl::StrCat("alive/", r); };
-  try {
-    store.set(key(rank), std::vector<std::uint8_t>{1});
-    const std::vector<std::uint8_t> first = store.compareSet(
-        "fault", std::vector<std::uint8_t>{}, {static_cast<std::uint8_t>(code)});
-    if (first.size() == 1) code = static_cast<absl::StatusCode>(first[0]);
-    std::vector<int> missing;
-    do {
-      missing.clear();
-      for (int r = 0; r < world_size; ++r) {
-        if (!store.check({key(r)})) missing.push_back(r);
-      }
-      if (missing.empty()) break;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    } while (std::chrono::steady_clock::now() < until);
-    return {code, missing};
-  } catch (const std::exception&) {
-    return {absl::StatusCode::kUnavailable, {0}};  // who serves the store
-  }
-}
-
 class GlooTransport final : public CheckedTransport {
  public:
-  GlooTransport(Group group, c10::intrusive_ptr<c10d::Store> store)
-      : CheckedTransport(std::move(group)), store_(std::move(store)) {}
+  GlooTransport(const Group& group, std::int64_t bucket_bytes, std::unique_ptr<Links> links)
+      : CheckedTransport(group),
+        bucket_bytes_(bucket_bytes),
+        links_(std::move(links)),
+        pipeline_(links_.get(), rank(), world_size()) {}
 
-  ~GlooTransport() override {
-    if (!abandoned_) return;
-    // Its destructor waits for what is under way, and nothing can end that early.
-    std::thread([gloo = std::move(gloo_)]() mutable { gloo.reset(); }).detach();
+  // The ranks compare what they were given.
+  absl::Status CompareOptions() {
+    StartDeadline();
+    std::vector<std::int64_t> sizes(world_size());
+    LOCKSTEP_RETURN_IF_ERROR(ExchangeRecords(bucket_bytes_, std::span(sizes)));
+    if (std::ranges::all_of(sizes, [&](std::int64_t size) { return size == sizes[0]; })) {
+      return absl::OkStatus();
+    }
+    std::vector<std::string> views;
+    for (int r = 0; r < world_size(); ++r) {
+      views.push_back(absl::StrCat(sizes[r], " on ", MemberText(group().members, r)));
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("ranks disagree on the bytes of a bucket: ", ListNames(views),
+                     "; give all workers the same"));
   }
 
-  absl::Status Form(const std::string& interface) {
-    StartDeadline();
-    const absl::Status formed = GuardTorch("connecting all ranks by Gloo", [&] {
-      auto options = c10d::ProcessGroupGloo::Options::create(ToMillis(group().deadline));
-      options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(interface));
-      gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
-          c10::make_intrusive<c10d::PrefixStore>("gloo", store_), rank(), world_size(),
-          options);
-    });
-    return formed.ok() ? formed : Explain(formed);
+  TrafficCounters traffic() const override {
+    return {.sent_bytes = links_->traffic().sent_bytes - records_.sent_bytes,
+            .received_bytes = links_->traffic().received_bytes - records_.received_bytes};
   }
 
  private:
-  using Work = c10::intrusive_ptr<c10d::Work>;
-
-  // What the waiting thread sleeps on; Gloo's threads may outlive the transport.
-  struct Signal {
-    Mutex mu;
-    CondVar changed;
-    std::int64_t finished ABSL_GUARDED_BY(mu) = 0;  // works, in the order of their start
-    absl::Status interruption ABSL_GUARDED_BY(mu);
-  };
-
-  // Starts one collective and waits for it. `start` gets Gloo's deadline.
-  template <typename Start>
-  absl::Status Run(absl::string_view what, Start start) {
-    const std::int64_t number = ++started_;
-    Work work;
-    absl::Status status = GuardTorch(what, [&] {
-      work = start(ToMillis(TimeLeft()));
-      work->getFuture()->addCallback([signal = signal_, number](c10::ivalue::Future&) {
-        MutexLock lock(&signal->mu);
-        signal->finished = number;
-        signal->changed.SignalAll();
-      });
-    });
-    if (!status.ok()) return Explain(status);
-    bool finished;
-    absl::Status interruption;
-    {
-      MutexLock lock(&signal_->mu);
-      signal_->changed.AwaitFor(&signal_->mu, TimeLeft() + kGlooGrace, [&] {
-        return signal_->finished == number || !signal_->interruption.ok();
-      });
-      finished = signal_->finished == number;
-      interruption = signal_->interruption;
+  // Each rank's `mine`, by rank, in `all`.
+  template <typename Record>
+  absl::Status ExchangeRecords(const Record& mine, std::span<Record> all) {
+    std::vector<Links::Ticket> tickets;
+    for (int i = 1; i < world_size(); ++i) {
+      const int from = (rank() + world_size() - i) % world_size();
+      LOCKSTEP_ASSIGN_OR_RETURN(
+          const Links::Ticket ticket,
+          links_->Receive(from, kRecordTag, reinterpret_cast<std::byte*>(&all[from]),
+                          sizeof(Record)));
+      tickets.push_back(ticket);
     }
-    if (!finished) {
-      abandoned_ = true;
-      if (!interruption.ok()) return interruption;
-      return Explain(absl::DeadlineExceededError(absl::StrCat(what, " timed out")));
+    all[rank()] = mine;
+    for (int i = 1; i < world_size(); ++i) {
+      LOCKSTEP_ASSIGN_OR_RETURN(
+          const Links::Ticket ticket,
+          links_->Send((rank() + i) % world_size(), kRecordTag,
+                       reinterpret_cast<const std::byte*>(&all[rank()]), sizeof(Record)));
+      tickets.push_back(ticket);
     }
-    status = GuardTorch(what, [&] { work->wait(); });
-    return status.ok() ? status : Explain(status);
-  }
-
-  // The fault with the ranks that are missing.
-  absl::Status Explain(const absl::Status& fault) {
-    struct Answer {
-      Mutex mu;
-      CondVar changed;
-      std::optional<RollCall> roll ABSL_GUARDED_BY(mu);
-    };
-    auto answer = std::make_shared<Answer>();
-    // In a thread of its own: the store has no deadline if its host hangs.
-    std::thread([answer, store = store_, r = rank(), n = world_size(), code = fault.code()] {
-      const auto until =
-          std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(kAnswerTime);
-      RollCall roll = CallRoll(*store, r, n, code, until);
-      MutexLock lock(&answer->mu);
-      answer->roll = std::move(roll);
-      answer->changed.SignalAll();
-    }).detach();
-    RollCall roll;
-    {
-      MutexLock lock(&answer->mu);
-      answer->changed.AwaitFor(&answer->mu, 2 * kAnswerTime,
-                               [&] { return answer->roll.has_value(); });
-      roll = answer->roll.value_or(RollCall{fault.code(), {0}});
+    for (const Links::Ticket ticket : tickets) {
+      LOCKSTEP_RETURN_IF_ERROR(links_->Await(ticket, deadline()));
     }
-    std::vector<std::string> names;
-    for (const int r : roll.missing) names.push_back(MemberText(group().members, r));
-    const std::string who =
-        names.empty() ? "all ranks answer, one of them came late or broke off"
-                      : absl::StrCat(ListNames(names), roll.code == absl::StatusCode::kUnavailable
-                                                           ? " is gone"
-                                                           : " did not come in time");
-    return absl::Status(roll.code, absl::StrCat(who, " (", fault.message(), ")"));
-  }
-
-  // `bytes` of the scratch tensor; it grows as needed.
-  static at::Tensor Scratch(at::Tensor* tensor, std::int64_t bytes) {
-    if (!tensor->defined() || tensor->numel() < bytes) *tensor = at::empty({bytes}, at::kByte);
-    return tensor->narrow(0, 0, bytes);
-  }
-  static std::byte* BytesOf(const at::Tensor& tensor) {
-    return static_cast<std::byte*>(tensor.data_ptr());
-  }
-
-  // Each rank's `mine`, one behind the other by rank, in `all`.
-  absl::Status AllGather(at::Tensor mine, at::Tensor all) {
-    return Run("all-gather", [&](std::chrono::milliseconds timeout) {
-      c10d::AllgatherOptions options;
-      options.timeout = timeout;
-      return gloo_->all_gather_single(all, mine, options);
-    });
+    const std::int64_t bytes = (world_size() - 1) * static_cast<std::int64_t>(sizeof(Record));
+    records_.sent_bytes += bytes;
+    records_.received_bytes += bytes;
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::vector<Call>> ExchangeCalls(const Call& mine) override {
-    const auto bytes = static_cast<std::int64_t>(sizeof(Call));
-    const at::Tensor send = Scratch(&send_, bytes);
-    const at::Tensor receive = Scratch(&receive_, bytes * world_size());
-    std::memcpy(BytesOf(send), &mine, sizeof(Call));
-    LOCKSTEP_RETURN_IF_ERROR(AllGather(send, receive));
     std::vector<Call> calls(world_size());
-    std::memcpy(calls.data(), BytesOf(receive), calls.size() * sizeof(Call));
+    LOCKSTEP_RETURN_IF_ERROR(ExchangeRecords(mine, std::span(calls)));
     return calls;
   }
 
   absl::Status MoveBroadcast(std::span<const TensorView> views, int root) override {
-    for (PieceCutter cutter(views, kPieceBytes); cutter.Next();) {
-      std::vector<at::Tensor> piece = {Scratch(&send_, cutter.bytes())};
-      if (rank() == root) cutter.Pack(BytesOf(piece[0]));
-      LOCKSTEP_RETURN_IF_ERROR(Run("broadcast", [&](std::chrono::milliseconds timeout) {
-        c10d::BroadcastOptions options;
-        options.rootRank = root;
-        options.timeout = timeout;
-        return gloo_->broadcast(piece, options);
-      }));
-      if (rank() != root) cutter.Unpack(BytesOf(piece[0]));
-    }
-    return absl::OkStatus();
+    Messages messages(views, bucket_bytes_);
+    return gloo_links::Relay(*links_, rank(), world_size(), root, messages, deadline());
   }
 
+  // Every message is cut among all ranks: each reduces its part and sends it to all.
   absl::Status MoveAllReduce(std::span<const TensorView> views, ReduceOp op,
                              std::span<const double> weights) override {
-    for (PieceCutter cutter(views, kPieceBytes); cutter.Next();) {
-      const at::Tensor mine = Scratch(&send_, cutter.bytes());
-      const at::Tensor all = Scratch(&receive_, cutter.bytes() * world_size());
-      cutter.Pack(BytesOf(mine));
-      LOCKSTEP_RETURN_IF_ERROR(AllGather(mine, all));
-      std::vector<const std::byte*> pieces;
-      for (int r = 0; r < world_size(); ++r) pieces.push_back(BytesOf(all) + r * cutter.bytes());
-      ReducePieces(cutter.fragments(), op, weights, pieces);
-    }
-    return absl::OkStatus();
+    Messages messages(views, bucket_bytes_);
+    const auto cut = [&](std::int64_t message, int owner) {
+      const std::int64_t lines = (messages.bytes(message) + 15) / 16;
+      return std::min(lines * owner / world_size() * 16, messages.bytes(message));
+    };
+    const Rounds rounds = {
+        .count = messages.count(),
+        .version_bytes = bucket_bytes_,
+        .combines = true,
+        .spreads = true,
+        .piece = [&](std::int64_t round, int owner) -> Piece {
+          std::byte* data = messages.data(round) + cut(round, owner);
+          const std::int64_t bytes = cut(round, owner + 1) - cut(round, owner);
+          return {data, bytes, data, bytes};
+        },
+        .begin = [&](std::int64_t round) { messages.Pack(round); },
+        .combine =
+            [&](std::int64_t round, std::span<const std::byte* const> versions) {
+              std::byte* mine = messages.data(round) + cut(round, rank());
+              std::vector<Fragment> fragments =
+                  Clip(messages.fragments(round), cut(round, rank()), cut(round, rank() + 1));
+              // The result goes where the message lies.
+              for (Fragment& f : fragments) f.data = mine + f.offset;
+              ReducePieces(fragments, op, weights, versions);
+            },
+        .end = [&](std::int64_t round) { messages.Unpack(round); }};
+    return pipeline_.Run(rounds, deadline());
   }
 
   absl::StatusOr<Arena> MakeArena(int index, ArenaUse use, DType dtype,
@@ -296,140 +152,99 @@ class GlooTransport final : public CheckedTransport {
     return arenas_.back();
   }
 
-  // The part of a shard that moves in round `round`.
-  static Shard Slice(const Shard& shard, std::int64_t round) {
-    return {std::min(shard.begin + round * kPieceElements, shard.end),
-            std::min(shard.begin + (round + 1) * kPieceElements, shard.end)};
-  }
-  static std::int64_t Rounds(std::span<const Shard> shards) {
-    std::int64_t longest = 0;
-    for (const Shard& shard : shards) longest = std::max(longest, shard.elements());
-    return (longest + kPieceElements - 1) / kPieceElements;
-  }
-
-  // Every rank sends each owner its part, and the owner adds up: P(N-1)/N bytes out
-  // and in for each rank, as little as a reduction can do.
   absl::Status MoveToOwners(int gradients, std::span<const Shard> shards,
                             std::span<const float> weights,
                             const ConsumeSums& consume) override {
-    const Arena& arena = arenas_[gradients];
-    const std::int64_t element_bytes = ElementBytes(arena.dtype);
-    for (std::int64_t round = 0; round < Rounds(shards); ++round) {
-      const Shard mine = Slice(shards[rank()], round);
-      const std::int64_t mine_bytes = mine.elements() * element_bytes;
-      std::vector<std::int64_t> sent;
-      std::int64_t sent_bytes = 0;
-      for (const Shard& shard : shards) {
-        sent.push_back(Slice(shard, round).elements() * element_bytes);
-        sent_bytes += sent.back();
-      }
-      std::vector<std::int64_t> received(world_size(), mine_bytes);
-      at::Tensor send = Scratch(&send_, sent_bytes);
-      at::Tensor receive = Scratch(&receive_, mine_bytes * world_size());
-      std::byte* out = BytesOf(send);
-      for (int r = 0; r < world_size(); ++r) {
-        if (sent[r] > 0) std::memcpy(out, arena.at(Slice(shards[r], round).begin), sent[r]);
-        out += sent[r];
-      }
-      LOCKSTEP_RETURN_IF_ERROR(Run("all-to-all", [&](std::chrono::milliseconds timeout) {
-        c10d::AllToAllOptions options;
-        options.timeout = timeout;
-        return gloo_->all_to_all_single(receive, send, received, sent, options);
-      }));
-      std::vector<const std::byte*> sources;
-      for (int r = 0; r < world_size(); ++r) sources.push_back(BytesOf(receive) + r * mine_bytes);
-      const std::int64_t begin = mine.begin - shards[rank()].begin;
-      WeightedSum(arena.dtype, sources, weights, mine.elements(),
-                  [&](std::int64_t offset, std::span<const float> sums) {
-                    consume(begin + offset, sums);
-                  });
-    }
-    return absl::OkStatus();
+    return MoveBuckets(&arenas_[gradients], nullptr, shards, weights, consume);
   }
 
-  // All-gathers of equal slices, the shorter ones padded: shards differ by a cache
-  // line at most where the plan balanced them.
   absl::Status MoveFromOwners(const Arena& arena, std::span<const Shard> shards) override {
-    for (std::int64_t round = 0; round < Rounds(shards); ++round) {
-      std::int64_t longest = 0;
-      for (const Shard& shard : shards) {
-        longest = std::max(longest, Slice(shard, round).elements());
-      }
-      const std::int64_t bytes = longest * ElementBytes(arena.dtype);
-      const at::Tensor send = Scratch(&send_, bytes);
-      const at::Tensor receive = Scratch(&receive_, bytes * world_size());
-      const Shard mine = Slice(shards[rank()], round);
-      std::memcpy(BytesOf(send), arena.at(mine.begin), mine.elements() * ElementBytes(arena.dtype));
-      LOCKSTEP_RETURN_IF_ERROR(AllGather(send, receive));
-      for (int r = 0; r < world_size(); ++r) {
-        const Shard slice = Slice(shards[r], round);
-        if (r == rank() || slice.elements() == 0) continue;
-        std::memcpy(arena.at(slice.begin), BytesOf(receive) + r * bytes,
-                    slice.elements() * ElementBytes(arena.dtype));
-      }
+    return MoveBuckets(nullptr, &arena, shards, {}, nullptr);
+  }
+
+  absl::Status MoveUpdates(int gradients, const Arena& parameters, std::span<const Shard> shards,
+                           std::span<const float> weights, const ConsumeSums& update) override {
+    return MoveBuckets(&arenas_[gradients], &parameters, shards, weights, update);
+  }
+
+  // Each shard in buckets: their gradients to the owner, what it made of them to all, or
+  // one of both.
+  absl::Status MoveBuckets(const Arena* gradients, const Arena* parameters,
+                           std::span<const Shard> shards, std::span<const float> weights,
+                           const ConsumeSums& consume) {
+    std::int64_t element_bytes = 0;
+    for (const Arena* arena : {gradients, parameters}) {
+      if (arena == nullptr) continue;
+      element_bytes = std::max<std::int64_t>(element_bytes, ElementBytes(arena->dtype));
     }
-    return absl::OkStatus();
+    const std::int64_t bucket = bucket_bytes_ / element_bytes;
+    std::int64_t longest = 0;
+    for (const Shard& shard : shards) longest = std::max(longest, shard.elements());
+    const auto slice = [&](std::int64_t round, int owner) -> Shard {
+      const Shard& shard = shards[owner];
+      return {std::min(shard.begin + round * bucket, shard.end),
+              std::min(shard.begin + (round + 1) * bucket, shard.end)};
+    };
+    const Rounds rounds = {
+        .count = (longest + bucket - 1) / bucket,
+        .version_bytes = bucket_bytes_,
+        .combines = gradients != nullptr,
+        .spreads = parameters != nullptr,
+        .piece = [&](std::int64_t round, int owner) -> Piece {
+          const Shard part = slice(round, owner);
+          Piece piece;
+          if (gradients != nullptr) {
+            piece.version = gradients->at(part.begin);
+            piece.version_bytes = part.elements() * ElementBytes(gradients->dtype);
+          }
+          if (parameters != nullptr) {
+            piece.part = parameters->at(part.begin);
+            piece.part_bytes = part.elements() * ElementBytes(parameters->dtype);
+          }
+          return piece;
+        },
+        .combine =
+            [&](std::int64_t round, std::span<const std::byte* const> versions) {
+              const Shard part = slice(round, rank());
+              const std::int64_t begin = part.begin - shards[rank()].begin;
+              WeightedSum(gradients->dtype, versions, weights, part.elements(),
+                          [&](std::int64_t offset, std::span<const float> sums) {
+                            consume(begin + offset, sums);
+                          });
+            }};
+    return pipeline_.Run(rounds, deadline());
   }
 
-  void Interrupt(const absl::Status& why) override {
-    MutexLock lock(&signal_->mu);
-    signal_->interruption = why;
-    signal_->changed.SignalAll();
-  }
+  void Interrupt(const absl::Status& why) override { links_->Interrupt(why); }
 
-  const c10::intrusive_ptr<c10d::Store> store_;
-  const std::shared_ptr<Signal> signal_ = std::make_shared<Signal>();
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
-  bool abandoned_ = false;  // an operation is still under way
-  std::int64_t started_ = 0;
-  at::Tensor send_;
-  at::Tensor receive_;
+  const std::int64_t bucket_bytes_;
+  // Memory that messages may still be under way from goes after the links.
   std::vector<Arena> arenas_;
   std::vector<HostMemory> memory_;  // by arena
+  const std::unique_ptr<Links> links_;
+  Pipeline pipeline_;
+  TrafficCounters records_;
 };
-
-absl::StatusOr<c10::intrusive_ptr<c10d::Store>> OpenStore(const Group& group,
-                                                          const std::string& interface,
-                                                          const ExchangeEndpoint& exchange) {
-  c10d::TCPStoreOptions options;
-  options.waitWorkers = false;
-  options.timeout = ToMillis(group.deadline);
-  c10::intrusive_ptr<c10d::TCPStore> store;
-  if (group.rank == 0) {
-    LOCKSTEP_ASSIGN_OR_RETURN(const std::string address, AddressOf(interface));
-    options.port = 0;
-    options.isServer = true;
-    LOCKSTEP_RETURN_IF_ERROR(GuardTorch("serving the rendezvous", [&] {
-      store = c10::make_intrusive<c10d::TCPStore>(address, options);
-    }));
-    LOCKSTEP_RETURN_IF_ERROR(exchange(absl::StrCat(address, ":", store->getPort())).status());
-  } else {
-    LOCKSTEP_ASSIGN_OR_RETURN(const std::string endpoint, exchange(std::nullopt));
-    const std::vector<std::string> fields = absl::StrSplit(endpoint, ':');
-    int port = 0;
-    if (fields.size() != 2 || !absl::SimpleAtoi(fields[1], &port) || port < 1 || port > 65535) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "rank 0's endpoint is no address: '", endpoint, "'; do all ranks use gloo?"));
-    }
-    options.port = static_cast<std::uint16_t>(port);
-    LOCKSTEP_RETURN_IF_ERROR(GuardTorch(
-        absl::StrCat("connecting to ", MemberText(group.members, 0), " at ", endpoint),
-        [&] { store = c10::make_intrusive<c10d::TCPStore>(fields[0], options); }));
-  }
-  return c10::make_intrusive<c10d::PrefixStore>(absl::StrCat("epoch", group.epoch.value()),
-                                                store);
-}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Transport>> GlooFactory::Create(const Group& group,
                                                                const ExchangeEndpoint& exchange) {
   LOCKSTEP_RETURN_IF_ERROR(Validate(group));
+  if (options_.bucket_bytes < kMinBucketBytes || options_.bucket_bytes > kMaxBucketBytes ||
+      options_.bucket_bytes % 16 != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("buckets of ", options_.bucket_bytes, " bytes; they must have ",
+                     kMinBucketBytes, " to ", kMaxBucketBytes, ", a multiple of 16"));
+  }
   KeepBrokenPipesFromKilling();
   LOCKSTEP_ASSIGN_OR_RETURN(c10::intrusive_ptr<c10d::Store> store,
-                            OpenStore(group, options_.interface, exchange));
-  auto transport = std::make_unique<GlooTransport>(group, std::move(store));
-  LOCKSTEP_RETURN_IF_ERROR(transport->Form(options_.interface));
+                            gloo_links::OpenStore(group, options_.interface, exchange));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Links> links,
+                            Links::Form(std::move(store), group, options_.interface));
+  auto transport =
+      std::make_unique<GlooTransport>(group, options_.bucket_bytes, std::move(links));
+  LOCKSTEP_RETURN_IF_ERROR(transport->CompareOptions());
   return transport;
 }
 

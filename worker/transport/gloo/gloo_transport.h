@@ -1,21 +1,20 @@
 // The transport for CPU ranks on several hosts: LibTorch's ProcessGroupGloo.
 //
-// Gloo checks no layouts and kills the process on some mismatches, so it only
-// ever carries contiguous messages whose size all ranks have agreed on. Sums are
-// made here, in rank order, from gathered pieces: the bytes on the wire are those
-// of Gloo's own reductions (to owners), and results are bit-equal to the other
-// transports'.
+// Gloo checks no layouts and kills the process on some mismatches, so it only ever
+// carries messages whose size all ranks have agreed on. They go from rank to rank
+// straight out of and into the arenas and tensors; sums are made here, in rank order,
+// by the owner of each part: the bytes on the wire are as few as of any all-reduce, and
+// results are bit-equal to the other transports'.
 //
-// Gloo cannot cancel: Abort() frees the waiting thread at once, but what was
-// under way ends in the background, at its deadline at the latest, and peers
-// learn of it from the coordinator or from their own deadline. So keep deadlines
-// short. Rank 0 serves the rendezvous; without it no epoch goes on.
+// A rank that meets with an error closes its connections, so that peers find out at
+// once. Rank 0 serves the rendezvous; without it no epoch goes on.
 //
 // SIGPIPE is ignored from the first transport on, unless the process handles it:
 // else a killed peer would take this process along.
 #ifndef LOCKSTEP_WORKER_TRANSPORT_GLOO_GLOO_TRANSPORT_H_
 #define LOCKSTEP_WORKER_TRANSPORT_GLOO_GLOO_TRANSPORT_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -27,7 +26,13 @@ namespace lockstep {
 struct GlooOptions {
   // The network interface whose IPv4 address peers connect to.
   std::string interface = "lo";
+  // Of what moves as one message; equal on all ranks. Small ones overlap the network with
+  // the work on what arrived; large ones cost fewer messages.
+  std::int64_t bucket_bytes = 1 << 20;
 };
+
+inline constexpr std::int64_t kMinBucketBytes = 1 << 20;
+inline constexpr std::int64_t kMaxBucketBytes = 32 << 20;
 
 // Thread-safe.
 class GlooFactory final : public TransportFactory {
@@ -35,7 +40,8 @@ class GlooFactory final : public TransportFactory {
   explicit GlooFactory(GlooOptions options) : options_(std::move(options)) {}
 
   std::string name() const override { return "gloo"; }
-  // Also FailedPrecondition: there is no such interface.
+  // Also FailedPrecondition: there is no such interface; InvalidArgument: buckets are not
+  // of kMinBucketBytes to kMaxBucketBytes and a multiple of 16, or ranks disagree on them.
   absl::StatusOr<std::unique_ptr<Transport>> Create(const Group& group,
                                                     const ExchangeEndpoint& exchange) override;
 
