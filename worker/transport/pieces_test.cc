@@ -5,10 +5,13 @@
 #include <vector>
 
 #include "common/base/prng.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace lockstep {
 namespace {
+
+using testing::ElementsAre;
 
 // Of each size of an element.
 constexpr DType kDTypes[] = {DType::kInt8, DType::kFloat16, DType::kFloat32, DType::kInt64,
@@ -87,6 +90,70 @@ TEST(PieceCutter, UnpacksByTheCopyThatItIsGiven) {
   }
   EXPECT_EQ(to.memory, from.memory);
   EXPECT_EQ(copied, bytes);
+}
+
+// Views of bytes of given sizes.
+class ByteViews {
+ public:
+  explicit ByteViews(const std::vector<std::int64_t>& sizes) {
+    for (const std::int64_t size : sizes) {
+      memory_.emplace_back(size);
+      views_.push_back({.spec = {.name = "v", .dtype = DType::kUint8, .shape = {size}},
+                        .data = memory_.back().data()});
+    }
+  }
+  std::span<const TensorView> get() const { return views_; }
+
+ private:
+  std::vector<std::vector<std::byte>> memory_;
+  std::vector<TensorView> views_;
+};
+
+std::vector<std::vector<std::int64_t>> CutSizes(const ByteViews& views, std::int64_t piece_bytes,
+                                                std::int64_t alone_bytes) {
+  std::vector<std::vector<std::int64_t>> pieces;
+  for (PieceCutter cutter(views.get(), piece_bytes, alone_bytes); cutter.Next();) {
+    pieces.emplace_back();
+    for (const Fragment& f : cutter.fragments()) pieces.back().push_back(f.bytes);
+  }
+  return pieces;
+}
+
+TEST(PieceCutter, ALargeViewSharesNoPieceWithOthers) {
+  EXPECT_THAT(CutSizes(ByteViews({10, 20, 100, 0, 5, 300, 7, 6}), 128, 100),
+              ElementsAre(ElementsAre(10, 20), ElementsAre(100), ElementsAre(5), ElementsAre(128),
+                          ElementsAre(128), ElementsAre(44), ElementsAre(7, 6)));
+}
+
+TEST(PieceCutter, FragmentsStartAtMultiplesOfSixteenBytes) {
+  const ByteViews views({1, 17, 3});
+  PieceCutter cutter(views.get(), 128);
+  ASSERT_TRUE(cutter.Next());
+  std::vector<std::int64_t> offsets;
+  for (const Fragment& f : cutter.fragments()) offsets.push_back(f.offset);
+  EXPECT_THAT(offsets, ElementsAre(0, 16, 48));
+  EXPECT_EQ(cutter.bytes(), 51);
+}
+
+TEST(PieceCutter, PartsOfAPieceCoverEachByteOnce) {
+  const ByteViews views({1, 17, 3, 64, 2});
+  PieceCutter cutter(views.get(), 1024);
+  ASSERT_TRUE(cutter.Next());
+  for (std::int64_t cut = 0; cut <= cutter.bytes(); cut += 16) {
+    std::vector<std::byte*> covered;
+    for (const auto& [begin, end] :
+         {std::pair(std::int64_t{0}, cut), std::pair(cut, cutter.bytes())}) {
+      for (const Fragment& f : Clip(cutter.fragments(), begin, end)) {
+        EXPECT_LE(f.offset + f.bytes, end - begin);
+        for (std::int64_t i = 0; i < f.bytes; ++i) covered.push_back(f.data + i);
+      }
+    }
+    std::vector<std::byte*> all;
+    for (const TensorView& view : views.get()) {
+      for (std::int64_t i = 0; i < view.bytes(); ++i) all.push_back(view.data + i);
+    }
+    EXPECT_EQ(covered, all) << cut;
+  }
 }
 
 }  // namespace

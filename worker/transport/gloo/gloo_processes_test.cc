@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -55,6 +57,81 @@ TEST(GlooProcesses, AKilledPeerIsNamedLongBeforeTheDeadline) {
 
 TEST(GlooProcesses, TheKilledServerOfTheRendezvousIsNamedLongBeforeTheDeadline) {
   ExpectTheOthersToNameTheKilled(0);
+}
+
+// Of two ranks in an update of shards, the second stops for good while buckets are on
+// their way, so that the first waits for some that are half-way.
+class HalfWay {
+ public:
+  HalfWay()
+      : processes_(2, MakeGloo, [this](int rank, Transport& transport) -> std::string {
+          constexpr std::int64_t kElements = 20 << 20;
+          const auto gradients =
+              transport.Allocate(ArenaUse::kGradients, DType::kFloat32, kElements);
+          const auto parameters =
+              transport.Allocate(ArenaUse::kParameters, DType::kFloat32, kElements);
+          if (!gradients.ok() || !parameters.ok()) return "no arena";
+          std::thread aborter;
+          if (rank == 0) {
+            aborter = std::thread([&] {
+              if (abort_.ReceiveLine() == "abort") {
+                transport.Abort(absl::UnavailableError("the epoch ended"));
+              }
+            });
+          }
+          const absl::Status status = transport.UpdateShards(
+              *gradients, *parameters, {{{0, kElements / 2}, {kElements / 2, kElements}}},
+              {{1.0f, 1.0f}}, [&](std::int64_t begin, std::span<const float>) {
+                if (rank == 0 || begin < (4 << 20)) return;
+                stopped_.Send("stopped");
+                raise(SIGSTOP);
+              });
+          const std::string text = status.ToString();
+          if (rank == 0) {
+            abort_.Send("do not");
+            aborter.join();
+          }
+          return text;
+        }) {
+    for (int rank = 0; rank < 2; ++rank) processes_.AwaitFormed(rank);
+    EXPECT_EQ(stopped_.ReceiveLine(), "stopped");
+  }
+
+  void Kill() { processes_.Kill(1); }
+  void Abort() { abort_.Send("abort"); }
+  std::string Result() { return processes_.Result(0); }
+
+ private:
+  Pipe stopped_;
+  Pipe abort_;
+  Processes processes_;
+};
+
+TEST(GlooProcesses, APeerThatIsKilledWhileAMessageIsHalfWayIsNamedLongBeforeTheDeadline) {
+  HalfWay ranks;
+  const absl::Time killed = absl::Now();
+  ranks.Kill();
+  const std::string result = ranks.Result();
+  EXPECT_THAT(result, StartsWith("UNAVAILABLE"));
+  EXPECT_THAT(result, HasSubstr("w1 (rank 1) is gone"));
+  EXPECT_LT(absl::Now() - killed, absl::Seconds(10));
+}
+
+TEST(GlooProcesses, AnAbortEndsTheWaitForAMessageThatIsHalfWay) {
+  HalfWay ranks;
+  const absl::Time aborted = absl::Now();
+  ranks.Abort();
+  const std::string result = ranks.Result();
+  EXPECT_THAT(result, StartsWith("ABORTED"));
+  EXPECT_THAT(result, HasSubstr("the epoch ended"));
+  EXPECT_LT(absl::Now() - aborted, absl::Seconds(10));
+}
+
+TEST(GlooProcesses, AStoppedPeerIsNamedAtTheDeadline) {
+  HalfWay ranks;
+  const std::string result = ranks.Result();
+  EXPECT_THAT(result, StartsWith("DEADLINE_EXCEEDED"));
+  EXPECT_THAT(result, HasSubstr("w1 (rank 1) did not come in time"));
 }
 
 }  // namespace
