@@ -1,6 +1,7 @@
 // Ranks as processes: what threads cannot show.
 #include <unistd.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -59,12 +60,17 @@ TEST(GlooProcesses, TheKilledServerOfTheRendezvousIsNamedLongBeforeTheDeadline) 
   ExpectTheOthersToNameTheKilled(0);
 }
 
+// A bucket is more than sockets hold.
+std::shared_ptr<TransportFactory> MakeGlooOfLargeBuckets() {
+  return std::make_shared<GlooFactory>(GlooOptions{.bucket_bytes = 16 << 20});
+}
+
 // Of two ranks in an update of shards, the second stops for good while buckets are on
 // their way, so that the first waits for some that are half-way.
 class HalfWay {
  public:
   HalfWay()
-      : processes_(2, MakeGloo, [this](int rank, Transport& transport) -> std::string {
+      : processes_(2, MakeGlooOfLargeBuckets, [this](int rank, Transport& transport) -> std::string {
           constexpr std::int64_t kElements = 20 << 20;
           const auto gradients =
               transport.Allocate(ArenaUse::kGradients, DType::kFloat32, kElements);
@@ -81,8 +87,8 @@ class HalfWay {
           }
           const absl::Status status = transport.UpdateShards(
               *gradients, *parameters, {{{0, kElements / 2}, {kElements / 2, kElements}}},
-              {{1.0f, 1.0f}}, [&](std::int64_t begin, std::span<const float>) {
-                if (rank == 0 || begin < (4 << 20)) return;
+              {{1.0f, 1.0f}}, [&](std::int64_t, std::span<const float>) {
+                if (rank == 0) return;
                 stopped_.Send("stopped");
                 raise(SIGSTOP);
               });
@@ -98,7 +104,11 @@ class HalfWay {
   }
 
   void Kill() { processes_.Kill(1); }
-  void Abort() { abort_.Send("abort"); }
+  void Abort() {
+    // Most likely while the first rank waits; either order must free it.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    abort_.Send("abort");
+  }
   std::string Result() { return processes_.Result(0); }
 
  private:

@@ -21,7 +21,7 @@ using testing::Each;
 using testing::HasSubstr;
 
 // Several buckets in each shard, and equal shards for 1 to 4 ranks.
-constexpr std::int64_t kElements = 12 * 130'000;
+constexpr std::int64_t kElements = 12 * 260'000;
 
 TrafficCounters operator-(const TrafficCounters& a, const TrafficCounters& b) {
   return {a.sent_bytes - b.sent_bytes, a.received_bytes - b.received_bytes};
@@ -67,9 +67,9 @@ TEST_P(TransportConformance, AllReduceOfALargeTensorSendsAsFewBytesAsCanDo) {
     LOCKSTEP_ASSERT_OK(transport.AllReduce(tensors.views(), ReduceOp::kSum));
     // Parts are whole lines of 16 bytes, so that ranks differ by one for each message.
     const std::int64_t bytes = 2 * kElements * 4 * (n - 1) / n;
-    EXPECT_NEAR(transport.traffic().sent_bytes, bytes, 16 * n * (kElements * 4 / (1 << 20) + 1));
-    EXPECT_NEAR(transport.traffic().received_bytes, bytes,
-                16 * n * (kElements * 4 / (1 << 20) + 1));
+    constexpr std::int64_t kSlack = 1000;
+    EXPECT_NEAR(transport.traffic().sent_bytes, bytes, kSlack);
+    EXPECT_NEAR(transport.traffic().received_bytes, bytes, kSlack);
   });
 }
 

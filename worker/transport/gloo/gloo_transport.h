@@ -28,7 +28,7 @@ struct GlooOptions {
   std::string interface = "lo";
   // Of what moves as one message; equal on all ranks. Small ones overlap the network with
   // the work on what arrived; large ones cost fewer messages.
-  std::int64_t bucket_bytes = 1 << 20;
+  std::int64_t bucket_bytes = 2 << 20;
 };
 
 inline constexpr std::int64_t kMinBucketBytes = 1 << 20;
