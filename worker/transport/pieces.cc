@@ -68,7 +68,9 @@ std::vector<Fragment> Clip(std::span<const Fragment> fragments, std::int64_t beg
   for (; f != fragments.end() && f->offset < end; ++f) {
     const std::int64_t from = std::max(begin, f->offset);
     const std::int64_t to = std::min(end, f->offset + f->bytes);
-    clipped.push_back({f->dtype, f->data + (from - f->offset), to - from, from - begin});
+    if (from < to) {
+      clipped.push_back({f->dtype, f->data + (from - f->offset), to - from, from - begin});
+    }
   }
   return clipped;
 }
