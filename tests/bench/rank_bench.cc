@@ -59,10 +59,12 @@ class StepBench final : public RankBench {
   }
 
   absl::StatusOr<Repetition> Run(const std::string& name) override {
+    const TimedTransport& transport = joined_->transport();
+    const std::int64_t sent_before = transport.traffic().sent_bytes;
     const auto begin = BenchClock::now();
     LOCKSTEP_RETURN_IF_ERROR(joined_->session().Step({.samples = 1}));
     const auto end = BenchClock::now();
-    const TimedTransport& transport = joined_->transport();
+    sent_bytes_ = transport.traffic().sent_bytes - sent_before;
     return Repetition{
         .total = Between(begin, end),
         .parts = {{"1 collect", Between(begin, transport.agree().begin)},
@@ -85,6 +87,7 @@ class StepBench final : public RankBench {
             {"mapped_peer_gradient_bytes",
              config_.transport == "shm" ? flat_bytes / config_.ranks * (config_.ranks - 1) : 0},
             {"bound_bytes", base_.now_bytes + 2 * flat_bytes + state_bytes},
+            {"sent_bytes_per_step", sent_bytes_},
             {"peak_while_joining_bytes", after_joining_.peak_bytes},
             {"peak_bytes", end.peak_bytes},
             {"proportional_bytes", end.proportional_bytes}};
@@ -96,6 +99,7 @@ class StepBench final : public RankBench {
   const RankConfig config_;
   Resident base_;
   Resident after_joining_;
+  std::int64_t sent_bytes_ = 0;  // in the last step
   std::shared_ptr<torch::nn::Module> module_;
   std::unique_ptr<JoinedRank> joined_;
 };

@@ -78,6 +78,11 @@ std::string MemoryText(const Json& memory) {
                           Mebibytes(held.at("proportional_bytes")),
                           Mebibytes(held.at("peak_while_joining_bytes")));
   }
+  absl::StrAppend(&text, "\nSent over the network by each rank in the last step, MiB:");
+  for (const Json& held : memory) {
+    absl::StrAppend(&text, " ", Mebibytes(held.at("sent_bytes_per_step")));
+  }
+  absl::StrAppend(&text, "\n");
   return text;
 }
 

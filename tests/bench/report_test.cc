@@ -81,9 +81,11 @@ TEST(Report, WhatRanksTrainedOnAndHowFarIsTold) {
 TEST(Report, AnUnknownAmountOfMemoryIsNoNumber) {
   const nlohmann::json held = {{"peak_bytes", 3 << 20}, {"bound_bytes", 4 << 20},
                                {"mapped_peer_gradient_bytes", 1 << 20},
-                               {"proportional_bytes", -1}, {"peak_while_joining_bytes", 5 << 20}};
+                               {"proportional_bytes", -1}, {"peak_while_joining_bytes", 5 << 20},
+                               {"sent_bytes_per_step", 7 << 20}};
   const std::string text = ReportText(MakeReport({}, {Case("step", {10})}, {.memory = {held}}));
   EXPECT_THAT(text, HasSubstr("0            3        4           1          2            ?              5"));
+  EXPECT_THAT(text, HasSubstr("Sent over the network by each rank in the last step, MiB: 7"));
 }
 
 }  // namespace

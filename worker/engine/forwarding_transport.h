@@ -38,6 +38,7 @@ class ForwardingTransport : public Transport {
     return base_->UpdateShards(gradients, parameters, shards, weights, update);
   }
   absl::StatusOr<Agreement> Agree(const ControlWord& mine) override { return base_->Agree(mine); }
+  TrafficCounters traffic() const override { return base_->traffic(); }
   void Abort(absl::Status why) override { base_->Abort(std::move(why)); }
 
  private:

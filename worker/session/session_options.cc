@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "worker/transport/gloo/gloo_transport.h"
 
 namespace lockstep {
 namespace {
@@ -49,6 +50,13 @@ absl::Status SessionOptions::Validate() const {
   if (transport == "gloo" && gloo_interface.empty()) {
     return Refuse("gloo_interface", gloo_interface,
                   "name the network interface that the peers can reach, as lo or eth0");
+  }
+  if (transport == "gloo" &&
+      (gloo_bucket_bytes < kMinBucketBytes || gloo_bucket_bytes > kMaxBucketBytes ||
+       gloo_bucket_bytes % 16 != 0)) {
+    return Refuse("gloo_bucket_bytes", absl::StrCat(gloo_bucket_bytes),
+                  absl::StrCat("allowed are multiples of 16 from ", kMinBucketBytes, " to ",
+                               kMaxBucketBytes));
   }
   return absl::OkStatus();
 }

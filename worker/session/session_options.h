@@ -2,6 +2,7 @@
 #ifndef LOCKSTEP_WORKER_SESSION_SESSION_OPTIONS_H_
 #define LOCKSTEP_WORKER_SESSION_SESSION_OPTIONS_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -21,6 +22,9 @@ struct SessionOptions {
   // Network interface by which Gloo's peers reach this worker: as "eth0" where
   // they are on other hosts.
   std::string gloo_interface = "lo";
+  // What Gloo moves as one message, 1 to 32 MiB; equal on all ranks. Small ones overlap
+  // the network with the work on what arrived; large ones cost fewer messages.
+  std::int64_t gloo_bucket_bytes = 2 << 20;
   // From attending to the first step, waiting for other workers included.
   absl::Duration join_timeout = absl::Minutes(5);
   // Of each collective operation; a rank that is later than this is missing.

@@ -7,7 +7,8 @@ namespace lockstep {
 
 std::unique_ptr<TransportFactory> MakeTransports(const SessionOptions& options) {
   if (options.transport == "gloo") {
-    return std::make_unique<GlooFactory>(GlooOptions{.interface = options.gloo_interface});
+    return std::make_unique<GlooFactory>(
+        GlooOptions{.interface = options.gloo_interface, .bucket_bytes = options.gloo_bucket_bytes});
   }
   return std::make_unique<ShmFactory>();
 }

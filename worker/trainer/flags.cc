@@ -36,6 +36,9 @@ void Declare(CLI::App& app, WorkerFlags& flags, RawFlags& raw) {
   app.add_option("--transport", session.transport,
                  "How tensors move: shm (ranks of one host) or gloo (of several)")
       ->capture_default_str();
+  app.add_option("--gloo-bucket-bytes", session.gloo_bucket_bytes,
+                 "What gloo moves as one message, 1 to 32 MiB; equal on all workers")
+      ->capture_default_str();
   app.add_option("--gloo-interface", session.gloo_interface,
                  "Network interface by which gloo's peers reach this worker")
       ->capture_default_str();
