@@ -1,5 +1,6 @@
 #include "worker/torch/gradient_view.h"
 
+#include <cmath>
 #include <utility>
 
 #include "c10/core/GradMode.h"
@@ -12,6 +13,12 @@ namespace lockstep {
 
 using torch::autograd::PostAccumulateGradHook;
 namespace autograd = torch::autograd::impl;
+
+namespace {
+
+constexpr std::int64_t kNotMeasured = -1;  // is no version
+
+}  // namespace
 
 class GradientView::Hook final : public PostAccumulateGradHook {
  public:
@@ -28,7 +35,8 @@ class GradientView::Hook final : public PostAccumulateGradHook {
     view_->Measure();
   }
 
-  std::unique_ptr<PostAccumulateGradHook> TakeBefore() { return std::move(before_); }
+  const GradientView* view() const { return view_.get(); }
+  std::unique_ptr<PostAccumulateGradHook>& before() { return before_; }
 
  private:
   const std::shared_ptr<GradientView> view_;
@@ -50,22 +58,28 @@ void GradientView::Attach(const std::shared_ptr<GradientView>& view, const at::T
   autograd::set_post_acc_grad_hooks(parameter, std::make_unique<Hook>(view, std::move(before)));
 }
 
-void GradientView::Detach(const at::Tensor& parameter) {
-  auto* const hook = dynamic_cast<Hook*>(autograd::post_acc_grad_hooks(parameter).get());
-  // Training code that attached another one since took this one away.
-  if (hook == nullptr) return;
-  auto before = hook->TakeBefore();
-  autograd::set_post_acc_grad_hooks(parameter, std::move(before));
+void GradientView::Detach(const GradientView& view, const at::Tensor& parameter) {
+  // A model that adopted the parameter since has its own in front. What training code
+  // attached since took this one away.
+  auto* at = &autograd::post_acc_grad_hooks(parameter);
+  for (Hook* hook; (hook = dynamic_cast<Hook*>(at->get())) != nullptr; at = &hook->before()) {
+    if (hook->view() != &view) continue;
+    auto before = std::move(hook->before());
+    *at = std::move(before);
+    return;
+  }
 }
 
 float GradientView::Collect(const at::Tensor& parameter) {
   const c10::AutoGradMode no_grad(false);
   if (parameter.grad().defined()) {
     Take(parameter);
-    if (place_._version() != measured_version_) Measure();
-  } else if (!zero_) {
+    // Before training code is refused something, it has the benefit of the doubt.
+    if (std::isinf(largest_)) measured_version_ = kNotMeasured;
+    Measure();
+  } else {
+    // Not only once: between steps an owner keeps its sums here.
     place_.zero_();
-    zero_ = true;
     largest_ = 0;
     measured_version_ = place_._version();
   }
@@ -90,7 +104,6 @@ void GradientView::Take(const at::Tensor& parameter) {
     }
     grad = place_;
   }
-  zero_ = false;
 }
 
 void GradientView::Measure() {

@@ -2,8 +2,10 @@
 //
 // Once it is attached, what backward makes of the parameter's gradient is moved there
 // and measured while it is in the caches. Whatever training code does to `.grad` in the
-// meantime, Collect() has the last word. In memory that was written past LibTorch
-// (through a raw pointer) it sees what was moved there, but measures nothing anew.
+// meantime, Collect() has the last word. What was written past the version counter of
+// `.grad` (through a raw pointer or data(), as LibTorch's clip_grad_norm_() and
+// clip_grad_value_() do) is there, but not measured anew, unless the gradient was not
+// finite before.
 //
 // Used by one thread, and by the thread that runs backward, not at the same time.
 #ifndef LOCKSTEP_WORKER_TORCH_GRADIENT_VIEW_H_
@@ -25,9 +27,9 @@ class GradientView {
   explicit GradientView(at::Tensor place);
 
   // From now on until Detach() backward moves the gradient of `parameter` to the place
-  // of `view`. What training code had attached for the same moment goes first.
+  // of `view`. What was attached for the same moment before goes first.
   static void Attach(const std::shared_ptr<GradientView>& view, const at::Tensor& parameter);
-  static void Detach(const at::Tensor& parameter);
+  static void Detach(const GradientView& view, const at::Tensor& parameter);
 
   // Afterwards the place holds the parameter's gradient, zeros if it has none, and
   // `.grad`, if there is one, is a view of it. Returns the largest magnitude in it;
@@ -44,7 +46,6 @@ class GradientView {
   void Measure();
 
   const at::Tensor place_;
-  bool zero_ = false;   // the place holds zeros, for certain
   float largest_ = 0;   // magnitude in the place
   std::int64_t measured_version_ = 0;  // of the place, when that was found
 };

@@ -145,9 +145,11 @@ absl::Status ModuleModel::Adopt(const ShardPlan& plan, std::span<const BlockMemo
 
 void ModuleModel::Release() {
   const absl::Status status = GuardTorch("giving the module its parameters back", [&] {
+    // What is made here is trained outside of it.
+    const c10::InferenceMode no_inference(false);
     const c10::AutoGradMode no_grad(false);
     for (Adopted& parameter : adopted_) {
-      GradientView::Detach(parameter.tensor);
+      GradientView::Detach(*parameter.gradient, parameter.tensor);
       if (IsView(parameter.tensor, parameter.values)) {
         parameter.tensor.set_data(parameter.values.clone());
       }
@@ -181,7 +183,7 @@ absl::Status ModuleModel::FollowParameters() {
     if (IsView(tensor, parameter.values)) {
       // Another tensor of the same memory.
       by_tensor_.erase(parameter.tensor.unsafeGetTensorImpl());
-      GradientView::Detach(parameter.tensor);
+      GradientView::Detach(*parameter.gradient, parameter.tensor);
       GradientView::Attach(parameter.gradient, tensor);
       parameter.tensor = tensor;
       by_tensor_.emplace(tensor.unsafeGetTensorImpl(), adopted->second);

@@ -592,6 +592,56 @@ TEST_F(AdoptedNet, ReleaseGivesOwnedCopiesBack) {
   EXPECT_EQ(gradients_, before);
 }
 
+// An owner keeps the sums of its shard where its own gradients were.
+TEST_F(AdoptedNet, WhatAStepLeftInTheArenaIsNoGradientOfTheNext) {
+  for (int step = 0; step < 3; ++step) {
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(const GradientBound bound, model_.CollectGradients());
+    EXPECT_EQ(bound.largest, 0);
+    EXPECT_TRUE(torch::equal(Gradient("scale"), torch::zeros({3}))) << step;
+    std::ranges::fill(Part(gradients_, "scale"), 5.0f);
+    model_.ClearGradients();
+  }
+}
+
+// LibTorch's own clip_grad_value_() writes through data(), which counts no versions.
+TEST_F(AdoptedNet, AGradientThatWasMadeFiniteByClippingIsFinite) {
+  (net_->scale * std::numeric_limits<float>::infinity()).sum().backward();
+  torch::nn::utils::clip_grad_value_(net_->parameters(), 0.5);
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const GradientBound bound, model_.CollectGradients());
+  EXPECT_EQ(bound.largest, 0.5f);
+  EXPECT_EQ(bound.not_finite, kAllFinite);
+}
+
+TEST_F(AdoptedNet, ReleaseInInferenceModeLeavesWhatCanBeTrained) {
+  {
+    const c10::InferenceMode inference;
+    model_.Release();
+  }
+  EXPECT_FALSE(net_->scale.is_inference());
+  net_->forward(SomeInput()).sum().backward();
+  EXPECT_TRUE(net_->scale.grad().defined());
+}
+
+// As when a session is replaced by the next one: session = Session::Join(...).
+TEST_F(AdoptedNet, AModelThatAdoptedBeforeAnotherReleasedKeepsItsGradients) {
+  ModuleModel next(TensorsOf(*net_));
+  std::vector<float> parameters(plan_.flat_elements);
+  std::vector<float> gradients(plan_.flat_elements);
+  LOCKSTEP_ASSERT_OK(
+      next.Adopt(plan_, MemoryOf(plan_, parameters, gradients), InitialValues::kCopyIn));
+  model_.Release();
+  const std::vector<float> before = gradients_;
+  net_->forward(SomeInput()).sum().backward();
+  EXPECT_EQ(gradients_, before);
+  EXPECT_EQ(net_->scale.grad().const_data_ptr(), Part(gradients, "scale").data());
+  next.Release();
+  const std::vector<float> after = gradients;
+  net_->zero_grad();
+  net_->forward(SomeInput()).sum().backward();
+  EXPECT_EQ(gradients_, before);
+  EXPECT_EQ(gradients, after);
+}
+
 TEST_F(AdoptedNet, AdoptingTwiceIsRefused) {
   EXPECT_THAT(model_.Adopt(plan_, MemoryOf(plan_, parameters_, gradients_), InitialValues::kCopyIn),
               StatusIs(absl::StatusCode::kFailedPrecondition));
