@@ -303,6 +303,110 @@ TEST(Exact, ParametersAreBitEqualForAnyNumberOfRanksOnAnyTransport) {
   }
 }
 
+struct TypedShape {
+  std::vector<std::int64_t> shape;
+  at::ScalarType type;
+};
+
+// All types that are trained, none of them in one piece.
+const std::vector<TypedShape> kMixed = {{{37}, at::kFloat},
+                                        {{5, 3}, at::kBFloat16},
+                                        {{50}, at::kHalf},
+                                        {{1}, at::kFloat},
+                                        {{2, 3, 7}, at::kBFloat16}};
+
+// Parameters of those types, or float32 of the same values.
+struct TypedLossImpl : torch::nn::Module {
+  TypedLossImpl(const std::vector<TypedShape>& typed, bool as_floats) {
+    torch::manual_seed(5);
+    for (const auto& [shape, type] : typed) {
+      const at::Tensor value = torch::randn(shape).to(type);
+      all.push_back(
+          register_parameter(kNames[all.size()], as_floats ? value.to(at::kFloat) : value));
+    }
+  }
+  static constexpr const char* kNames[] = {"conv_weight", "conv_bias", "bn_bias", "fc_weight",
+                                           "head_weight"};
+  std::vector<at::Tensor> all;
+};
+
+// On four ranks only one of them has a gradient of a parameter, but for the steps in
+// which the last has all samples.
+bool Reaches(int sample, std::size_t parameter) {
+  return static_cast<std::size_t>(sample % 4) == parameter % 4;
+}
+
+std::vector<at::Tensor> TrainTyped(const Recipe& recipe, const std::vector<TypedShape>& typed,
+                                   bool as_floats, int world_size,
+                                   std::shared_ptr<TransportFactory> transports) {
+  std::vector<std::shared_ptr<TypedLossImpl>> nets;
+  for (int rank = 0; rank < world_size; ++rank) {
+    nets.push_back(std::make_shared<TypedLossImpl>(typed, as_floats));
+  }
+  LOCKSTEP_EXPECT_OK(TrainTogether(
+      {.optimizer = recipe.ours, .transports = std::move(transports)}, {nets.begin(), nets.end()},
+      [&](int rank, Engine& engine) -> absl::Status {
+        OurSteps steps(recipe);
+        for (int step = 0; step < kSteps; ++step) {
+          LOCKSTEP_RETURN_IF_ERROR(engine.BeforeForward());
+          std::int64_t samples = 0;
+          for (int sample = 0; sample < kBatch; ++sample) {
+            if (RankOf(step, sample, world_size) != rank) continue;
+            ++samples;
+            for (std::size_t i = 0; i < typed.size(); ++i) {
+              if (!Reaches(sample, i)) continue;
+              const at::Tensor& parameter = nets[rank]->all[i];
+              const at::Tensor gradient =
+                  SampleGradient(step, sample, i, typed[i].shape).to(parameter.scalar_type());
+              ((parameter * gradient).sum() * recipe.loss_scale).backward();
+            }
+          }
+          LOCKSTEP_RETURN_IF_ERROR(
+              steps.Step(engine, step, {.samples = samples, .loss = LossReduction::kSum}));
+        }
+        if (recipe.name.starts_with("Clipped")) steps.ExpectThatSomeWereClipped();
+        return absl::OkStatus();
+      }));
+  for (const auto& net : nets) ExpectBitEqual(net->all, nets[0]->all, "between ranks");
+  return nets[0]->all;
+}
+
+// Short types are trained on masters in float, so they are what float32 parameters of
+// the same values come to, rounded.
+void ExpectTypedAreRoundedFloats(const Recipe& recipe, const std::vector<TypedShape>& typed) {
+  std::vector<at::Tensor> expected =
+      TrainTyped(recipe, typed, /*as_floats=*/true, 1, std::make_shared<InProcessFactory>());
+  for (std::size_t i = 0; i < typed.size(); ++i) expected[i] = expected[i].to(typed[i].type);
+  for (int world_size = 1; world_size <= 4; ++world_size) {
+    const std::string what = recipe.name + " on " + std::to_string(world_size) + " ranks";
+    ExpectBitEqual(TrainTyped(recipe, typed, /*as_floats=*/false, world_size,
+                              std::make_shared<InProcessFactory>()),
+                   expected, what + ", in-process");
+    ExpectBitEqual(TrainTyped(recipe, typed, /*as_floats=*/false, world_size,
+                              std::make_shared<ShmFactory>()),
+                   expected, what + ", shared memory");
+  }
+}
+
+TEST(Exact, ParametersOfAllTypesTrainWhereSomeRanksHaveNoGradientOfThem) {
+  for (const Recipe& recipe : Recipes(/*max_grad_norm=*/0.53)) {
+    // In short types gradients times that are not exact.
+    if (recipe.loss_scale != 1000) ExpectTypedAreRoundedFloats(recipe, kMixed);
+  }
+}
+
+TEST(Exact, ATinyParameterTrainsThoughMostRanksOwnNothing) {
+  const std::vector<Recipe> recipes = {
+      {.name = "AdamW", .ours = lockstep::AdamW{.lr = 1e-2, .weight_decay = 0.1}},
+      {.name = "Clipping", .ours = lockstep::Sgd{.lr = 0.05, .momentum = 0.9}, .max_grad_norm = 0.05}};
+  for (const Recipe& recipe : recipes) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      ExpectTypedAreRoundedFloats(recipe, {{{1}, type}});
+    }
+    ExpectTypedAreRoundedFloats(recipe, {{{0}, at::kHalf}, {{1}, at::kHalf}, {{3}, at::kFloat}});
+  }
+}
+
 TEST(Exact, APowerOfTwoAsTheScaleOfTheLossChangesNoBit) {
   Recipe recipe = {.name = "ClippedAdamW",
                    .ours = lockstep::AdamW{.lr = 1e-2, .weight_decay = 0.1},

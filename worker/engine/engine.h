@@ -1,12 +1,13 @@
 // Engine: one rank's training step, from joining an epoch to leaving it.
 //
-// It carries out what StepProtocol decides: buffer syncs, the reduction to
-// owners, the agreement, the owners' update, the spreading of parameters, and
-// the control entries in between. No torch: see worker/session for the API that
-// training code calls.
+// It carries out what StepProtocol decides: buffer syncs, the agreement, the one
+// pass in which owners sum gradients, update their shards and spread them, and the
+// control entries in between. No torch: see worker/session for the API that training
+// code calls.
 //
-// Used by one thread, but for Interrupt(). After an error of a collective call the epoch is over for
-// this rank: every later call returns that error.
+// Used by one thread, but for Interrupt(). After an error of a collective call the
+// epoch is over for this rank: every later call returns that error. Parameters may
+// then be of two steps, each element of one.
 #ifndef LOCKSTEP_WORKER_ENGINE_ENGINE_H_
 #define LOCKSTEP_WORKER_ENGINE_ENGINE_H_
 

@@ -80,7 +80,8 @@ class Model {
   virtual void Release() = 0;
 
   // Before a step: afterwards the memory holds every gradient, zeros where a parameter
-  // has none, also where training code replaced it.
+  // has none, also where training code replaced it. Until ClearGradients() the memory
+  // is the caller's, who may leave anything there.
   // Errors: FailedPrecondition: a parameter is no longer a view of its memory
   //   (moved, resized, converted), named.
   virtual absl::StatusOr<GradientBound> CollectGradients() = 0;

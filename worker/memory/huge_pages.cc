@@ -1,24 +1,26 @@
 #include "worker/memory/huge_pages.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace lockstep {
 namespace {
 
 // Newer than the C library's headers; kernels before 6.1 refuse it.
 constexpr int kMadvCollapse = 25;
-constexpr std::int64_t kPageBytes = 4096;
-
-std::int64_t RoundUp(std::int64_t bytes, std::int64_t to) { return (bytes + to - 1) / to * to; }
 
 }  // namespace
 
+std::int64_t RoundUp(std::int64_t bytes, std::int64_t to) { return (bytes + to - 1) / to * to; }
+
+std::int64_t PageAligned(std::int64_t bytes) { return RoundUp(bytes, sysconf(_SC_PAGESIZE)); }
+
 std::int64_t HugePageAligned(std::int64_t bytes) {
-  return RoundUp(bytes, bytes < kHugePageBytes ? kPageBytes : kHugePageBytes);
+  return bytes < kHugePageBytes ? PageAligned(bytes) : RoundUp(bytes, kHugePageBytes);
 }
 
 std::byte* ReserveAligned(std::int64_t bytes) {
-  bytes = RoundUp(bytes, kPageBytes);
+  bytes = PageAligned(bytes);
   const std::int64_t reserved = bytes + kHugePageBytes;
   void* start = mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                      /*fd=*/-1, 0);

@@ -13,6 +13,12 @@ namespace lockstep {
 
 inline constexpr std::int64_t kHugePageBytes = std::int64_t{2} << 20;
 
+// Rounded up to a multiple of `to` > 0.
+std::int64_t RoundUp(std::int64_t bytes, std::int64_t to);
+
+// Rounded up to whole pages of this host.
+std::int64_t PageAligned(std::int64_t bytes);
+
 // Rounded up to where the memory behind it may be in huge pages as well; to small
 // pages where it is too short to gain by that.
 std::int64_t HugePageAligned(std::int64_t bytes);

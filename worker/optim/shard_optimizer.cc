@@ -106,17 +106,21 @@ class ShardOptimizerOf final : public ShardOptimizer {
     }
   }
 
+  // Of element `begin` >= short_begin_.
+  float* MastersFrom(std::int64_t begin) const {
+    return Floats(states_.back()) + (begin - short_begin_);
+  }
+
   void UpdatePart(const Rule& rule, std::int64_t begin, std::int64_t n, const float* gradients,
                   DType dtype, std::byte* params) {
     StatePointers<Rule::kStates> states;
     for (std::size_t i = 0; i < states.size(); ++i) states[i] = Floats(states_[i]) + begin;
-    float* const masters = Floats(states_.back()) + (begin - short_begin_);
     switch (dtype) {
       case DType::kBfloat16:
-        return UpdateRange(rule, gradients, grad_scale_, states, masters,
+        return UpdateRange(rule, gradients, grad_scale_, states, MastersFrom(begin),
                            reinterpret_cast<c10::BFloat16*>(params), n);
       case DType::kFloat16:
-        return UpdateRange(rule, gradients, grad_scale_, states, masters,
+        return UpdateRange(rule, gradients, grad_scale_, states, MastersFrom(begin),
                            reinterpret_cast<c10::Half*>(params), n);
       default:
         return UpdateRange(rule, gradients, grad_scale_, states, reinterpret_cast<float*>(params),

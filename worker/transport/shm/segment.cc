@@ -107,8 +107,4 @@ absl::StatusOr<Mapping> Segment::Map(std::int64_t offset, std::int64_t bytes) co
   return Mapping(static_cast<std::byte*>(data), bytes);
 }
 
-std::int64_t PageAligned(std::int64_t bytes) { return Aligned(bytes, sysconf(_SC_PAGESIZE)); }
-
-std::int64_t Aligned(std::int64_t bytes, std::int64_t to) { return (bytes + to - 1) / to * to; }
-
 }  // namespace lockstep::shm

@@ -68,11 +68,6 @@ class Segment {
   int fd_ = -1;
 };
 
-// Rounded up to whole pages.
-std::int64_t PageAligned(std::int64_t bytes);
-// Rounded up to a multiple of `to`.
-std::int64_t Aligned(std::int64_t bytes, std::int64_t to);
-
 }  // namespace lockstep::shm
 
 #endif  // LOCKSTEP_WORKER_TRANSPORT_SHM_SEGMENT_H_

@@ -7,6 +7,7 @@
 #include "common/base/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/memory/huge_pages.h"
 
 namespace lockstep::shm {
 namespace {

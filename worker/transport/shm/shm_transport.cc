@@ -53,7 +53,7 @@ struct Endpoint {
 
 std::int64_t SlotsOffset() { return sizeof(ControlBlock); }
 std::int64_t ScratchOffset(int world_size) {
-  return shm::PageAligned(SlotsOffset() + world_size * sizeof(RankSlot));
+  return PageAligned(SlotsOffset() + world_size * sizeof(RankSlot));
 }
 std::int64_t ControlBytes(int world_size) {
   return ScratchOffset(world_size) + world_size * shm::kScratchBytes;
@@ -215,7 +215,7 @@ class ShmTransport final : public CheckedTransport {
     const std::int64_t regions = shared ? 1 : world_size();
     std::int64_t bytes = 0;
     std::int64_t end = 0;
-    if (stride >= kHugePageBytes) end_ = shm::Aligned(end_, kHugePageBytes);
+    if (stride >= kHugePageBytes) end_ = RoundUp(end_, kHugePageBytes);
     if (__builtin_mul_overflow(stride, regions, &bytes) ||
         __builtin_add_overflow(end_, bytes, &end)) {
       return absl::ResourceExhaustedError("arenas beyond 63 bits of bytes");
