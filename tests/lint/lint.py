@@ -16,7 +16,9 @@ TORCH_USERS = ["worker/torch", "worker/transport/gloo", "worker/session", "worke
 # Includes that only the folders listed may have.
 GUARDED_INCLUDES = {
     # Element types, which need no library.
-    r"torch/headeronly/": TORCH_USERS + ["worker/transport/combine"],
+    r"torch/headeronly/": TORCH_USERS + [
+        "worker/numeric", "worker/optim", "worker/transport/combine", "worker/transport/conformance",
+    ],
     r"torch/(?!headeronly/)|ATen/|c10/": TORCH_USERS,
     r"grpcpp/|grpc/": [
         "proto", "coordinator/rpc", "coordinator/server", "worker/agent", "client", "tests", "tools",

@@ -168,9 +168,11 @@ void ModuleModel::Release() {
 absl::Status ModuleModel::FollowParameters() {
   std::vector<bool> found(adopted_.size());
   std::string unfrozen;
+  std::string moved;
   tensors_->VisitParameters([&](absl::string_view name, const at::Tensor& tensor) {
     if (!tensor.defined()) return true;
-    if (const auto known = by_tensor_.find(tensor.unsafeGetTensorImpl()); known != by_tensor_.end()) {
+    const auto known = by_tensor_.find(tensor.unsafeGetTensorImpl());
+    if (known != by_tensor_.end()) {
       found[known->second] = true;
       return true;
     }
@@ -180,15 +182,18 @@ absl::Status ModuleModel::FollowParameters() {
       return unfrozen.empty();
     }
     Adopted& parameter = adopted_[adopted->second];
-    if (IsView(tensor, parameter.values)) {
-      // Another tensor of the same memory.
-      by_tensor_.erase(parameter.tensor.unsafeGetTensorImpl());
-      GradientView::Detach(*parameter.gradient, parameter.tensor);
-      GradientView::Attach(parameter.gradient, tensor);
-      parameter.tensor = tensor;
-      by_tensor_.emplace(tensor.unsafeGetTensorImpl(), adopted->second);
-      found[adopted->second] = true;
+    if (!IsView(tensor, parameter.values)) {
+      // Also where the adopted tensor has a second name, by which it is found.
+      moved = parameter.name;
+      return false;
     }
+    // Another tensor of the same memory.
+    by_tensor_.erase(parameter.tensor.unsafeGetTensorImpl());
+    GradientView::Detach(*parameter.gradient, parameter.tensor);
+    GradientView::Attach(parameter.gradient, tensor);
+    parameter.tensor = tensor;
+    by_tensor_.emplace(tensor.unsafeGetTensorImpl(), adopted->second);
+    found[adopted->second] = true;
     return true;
   });
   if (!unfrozen.empty()) {
@@ -197,14 +202,14 @@ absl::Status ModuleModel::FollowParameters() {
         "' became trainable after joining and nobody would update it; set requires_grad "
         "before joining"));
   }
-  for (std::size_t i = 0; i < adopted_.size(); ++i) {
-    if (found[i] && IsView(adopted_[i].tensor, adopted_[i].values)) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "parameter '", adopted_[i].name,
-        "' is no longer a view of the arena it was moved into (moved, resized, converted or "
-        "replaced); change modules before joining, and values in place"));
+  for (std::size_t i = 0; i < adopted_.size() && moved.empty(); ++i) {
+    if (!found[i] || !IsView(adopted_[i].tensor, adopted_[i].values)) moved = adopted_[i].name;
   }
-  return absl::OkStatus();
+  if (moved.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "parameter '", moved,
+      "' is no longer a view of the arena it was moved into (moved, resized, converted or "
+      "replaced); change modules before joining, and values in place"));
 }
 
 absl::StatusOr<GradientBound> ModuleModel::CollectGradients() {

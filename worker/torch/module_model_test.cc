@@ -647,6 +647,26 @@ TEST_F(AdoptedNet, AdoptingTwiceIsRefused) {
               StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
+TEST(Adopt, OneOfTwoNamesThatLaterLeadsElsewhereIsAnErrorWithTheName) {
+  const torch::Tensor tied = torch::ones({3}).requires_grad_();
+  for (const std::size_t untied : {0, 1}) {
+    auto listed = std::make_unique<ListedTensors>();
+    listed->parameters = {{"encoder.weight", tied}, {"decoder.weight", tied}};
+    std::vector<NamedTensor>& now = listed->parameters;
+    ModuleModel model(std::move(listed));
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Manifest manifest, model.Describe());
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(const ShardPlan plan, PlanShards(manifest, 1));
+    std::vector<float> parameters(plan.flat_elements);
+    std::vector<float> gradients(plan.flat_elements);
+    LOCKSTEP_ASSERT_OK(
+        model.Adopt(plan, MemoryOf(plan, parameters, gradients), InitialValues::kCopyIn));
+    LOCKSTEP_ASSERT_OK(model.CollectGradients().status());
+    now[untied].tensor = torch::ones({3}).requires_grad_();
+    EXPECT_THAT(model.CollectGradients(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                                   HasSubstr("'" + now[untied].name + "'")));
+  }
+}
+
 TEST(Adopt, APlanThatDoesNotFitChangesNothing) {
   Net net;
   ModuleModel model(TensorsOf(*net));
