@@ -26,6 +26,7 @@ std::vector<at::Tensor> LoadedValues(const Scenario& scenario, int step) {
 TEST(Written, ParametersOfEachTypeCount) {
   for (const NamedOptimizer& optimizer : AllOptimizers()) {
     for (const NamedParameters& types : AllTypes()) {
+      if (optimizer.name != "AdamW" && types.name != "mixed") continue;
       ExpectParity({.parameters = types.parameters,
                     .optimizer = optimizer.config,
                     .part = RoundingPart,
