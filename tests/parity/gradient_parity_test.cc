@@ -3,9 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <functional>
-#include <limits>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ATen/ATen.h"
@@ -115,7 +113,7 @@ TEST(TrainingCode, MayChangeAGradientInPlace) {
           Backward({parameters[i]}, {wanted});
           break;
         case 1:
-          if (wanted.defined()) grad.copy_(wanted); else grad.zero_();
+          grad.copy_(wanted.defined() ? wanted : at::zeros_like(grad));
           break;
         case 2:  // through another tensor of the same memory
           grad.detach().view({-1}).zero_();

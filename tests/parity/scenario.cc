@@ -125,7 +125,14 @@ at::Tensor Ordered(const at::Tensor& values) {
 }  // namespace
 
 std::string NameOf(Over transport) {
-  return transport == Over::kShm ? "over shm" : transport == Over::kGloo ? "over gloo" : "in-process";
+  switch (transport) {
+    case Over::kShm:
+      return "over shm";
+    case Over::kGloo:
+      return "over gloo";
+    default:
+      return "in-process";
+  }
 }
 
 std::vector<TypedParameter> Scenario::Trainable() const {

@@ -12,7 +12,7 @@ namespace {
 
 using enum c10::ScalarType;
 
-// One sample on each rank: all sums are exact.
+// One sample on each rank: all sums are exact, so that the norm is.
 RankStep OneSampleEach(const Scenario& scenario, const Turn& turn) {
   RankStep part = {.options = {.samples = 1}};
   for (const TypedParameter& parameter : scenario.Trainable()) {
@@ -30,6 +30,7 @@ void ExpectParityBothWays(const std::vector<TypedParameter>& parameters, const s
                                .optimizer = AdamW{.lr = 1e-2},
                                .steps = steps,
                                .part = [=](const Scenario& scenario, const Turn& turn) {
+                                 if (max_grad_norm == 0) return RoundingPart(scenario, turn);
                                  RankStep part = OneSampleEach(scenario, turn);
                                  part.options.max_grad_norm = max_grad_norm;
                                  return part;

@@ -48,7 +48,8 @@ TEST(Runs, AreBitEqualFromRunToRunAndOverEachTransport) {
 TEST(Gloo, EqualsTheReferenceForEachOptimizer) {
   for (const NamedOptimizer& optimizer : AllOptimizers()) {
     const Scenario scenario = Training(optimizer.config, 0);
-    ExpectEqual(TrainInLockstep(scenario, 3, Over::kGloo), TrainSerially(scenario, 3), optimizer.name);
+    ExpectEqual(TrainInLockstep(scenario, 3, Over::kGloo), TrainSerially(scenario, 3),
+                optimizer.name);
   }
 }
 
