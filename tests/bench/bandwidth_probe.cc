@@ -9,7 +9,7 @@ namespace lockstep {
 namespace {
 
 LOCKSTEP_VECTORIZE void Add(const float* __restrict from, std::size_t n, float* __restrict sum) {
-  ForEachLine(n, [=](std::size_t begin, auto width) {
+  ForEachStrip(n, [=](std::size_t begin, auto width) {
     PrefetchToRead(from + begin);
 #pragma GCC ivdep
     for (std::size_t i = begin; i < begin + width; ++i) sum[i] += from[i];
@@ -18,7 +18,7 @@ LOCKSTEP_VECTORIZE void Add(const float* __restrict from, std::size_t n, float* 
 
 LOCKSTEP_VECTORIZE void AddToAll(const float* __restrict sum, std::size_t n, float* __restrict p,
                                  float* __restrict m, float* __restrict v) {
-  ForEachLine(n, [=](std::size_t begin, auto width) {
+  ForEachStrip(n, [=](std::size_t begin, auto width) {
     PrefetchToWrite(p + begin);
     PrefetchToWrite(m + begin);
     PrefetchToWrite(v + begin);

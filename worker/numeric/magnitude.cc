@@ -20,8 +20,8 @@ constexpr Bits kMagnitude = std::numeric_limits<Bits>::max();  // all but the si
 
 template <typename Bits>
 LOCKSTEP_VECTORIZE Bits Largest(const Bits* values, std::size_t n) {
-  Bits lanes[kLineElements] = {};
-  ForEachLine(n, [&](std::size_t begin, auto width) {
+  Bits lanes[kStripElements] = {};
+  ForEachStrip(n, [&](std::size_t begin, auto width) {
     PrefetchToRead(values + begin);
 #pragma GCC ivdep
     for (std::size_t j = 0; j < width; ++j) {
@@ -34,8 +34,8 @@ LOCKSTEP_VECTORIZE Bits Largest(const Bits* values, std::size_t n) {
 
 template <typename Bits>
 LOCKSTEP_VECTORIZE Bits CopyLargest(const Bits* from, Bits* to, std::size_t n) {
-  Bits lanes[kLineElements] = {};
-  ForEachLine(n, [&](std::size_t begin, auto width) {
+  Bits lanes[kStripElements] = {};
+  ForEachStrip(n, [&](std::size_t begin, auto width) {
     PrefetchToRead(from + begin);
     PrefetchToWrite(to + begin);
 #pragma GCC ivdep

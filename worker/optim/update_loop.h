@@ -37,7 +37,7 @@ LOCKSTEP_VECTORIZE void UpdateRange(const Rule& rule, const float* gradients, fl
                                     StatePointers<Rule::kStates> states, float* params,
                                     std::size_t n) {
   const Rule held = rule;
-  ForEachLine(n, [=](std::size_t begin, auto width) {
+  ForEachStrip(n, [=](std::size_t begin, auto width) {
     for (float* state : states) PrefetchToWrite(state + begin);
     PrefetchToWrite(params + begin);
 #pragma GCC ivdep
@@ -56,7 +56,7 @@ LOCKSTEP_VECTORIZE void UpdateRange(const Rule& rule, const float* gradients, fl
                                     StatePointers<Rule::kStates> states, float* masters, T* params,
                                     std::size_t n) {
   const Rule held = rule;
-  ForEachLine(n, [=](std::size_t begin, auto width) {
+  ForEachStrip(n, [=](std::size_t begin, auto width) {
     for (float* state : states) PrefetchToWrite(state + begin);
     PrefetchToWrite(masters + begin);
     PrefetchToWrite(params + begin);

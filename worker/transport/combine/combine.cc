@@ -237,7 +237,7 @@ struct Term {
 
 template <typename T>
 LOCKSTEP_VECTORIZE void BeginWith(Term<T> a, std::size_t n, float* tile) {
-  ForEachLine(n, [=](std::size_t begin, auto width) {
+  ForEachStrip(n, [=](std::size_t begin, auto width) {
     PrefetchToRead(a.values + begin);
 #pragma GCC ivdep
     for (std::size_t i = begin; i < begin + width; ++i) {
@@ -249,7 +249,7 @@ LOCKSTEP_VECTORIZE void BeginWith(Term<T> a, std::size_t n, float* tile) {
 // Two at once, each read and each addition in its order: a pass over the tile is saved.
 template <typename T>
 LOCKSTEP_VECTORIZE void BeginWith(Term<T> a, Term<T> b, std::size_t n, float* tile) {
-  ForEachLine(n, [=](std::size_t begin, auto width) {
+  ForEachStrip(n, [=](std::size_t begin, auto width) {
     PrefetchToRead(a.values + begin);
     PrefetchToRead(b.values + begin);
 #pragma GCC ivdep
@@ -262,7 +262,7 @@ LOCKSTEP_VECTORIZE void BeginWith(Term<T> a, Term<T> b, std::size_t n, float* ti
 
 template <typename T>
 LOCKSTEP_VECTORIZE void Add(Term<T> a, std::size_t n, float* tile) {
-  ForEachLine(n, [=](std::size_t begin, auto width) {
+  ForEachStrip(n, [=](std::size_t begin, auto width) {
     PrefetchToRead(a.values + begin);
 #pragma GCC ivdep
     for (std::size_t i = begin; i < begin + width; ++i) {
@@ -273,7 +273,7 @@ LOCKSTEP_VECTORIZE void Add(Term<T> a, std::size_t n, float* tile) {
 
 template <typename T>
 LOCKSTEP_VECTORIZE void Add(Term<T> a, Term<T> b, std::size_t n, float* tile) {
-  ForEachLine(n, [=](std::size_t begin, auto width) {
+  ForEachStrip(n, [=](std::size_t begin, auto width) {
     PrefetchToRead(a.values + begin);
     PrefetchToRead(b.values + begin);
 #pragma GCC ivdep
