@@ -8,9 +8,11 @@
 //     status = (*session)->Step({.samples = x.size(0)});
 //   }
 //
-// Gradients are zero again after each Step(). Exceptions of LibTorch end as
-// statuses. After the error of a collective call the membership is over: every
-// later call returns that error; leave, and join anew.
+// After each Step() parameters have no gradient, as after zero_grad(). Gradients are
+// measured as backward makes them: write to them by tensor operations, not through
+// raw pointers or data(), or what becomes infinite there is not noticed. Exceptions
+// of LibTorch end as statuses. After the error of a collective call the membership is
+// over: every later call returns that error; leave, and join anew.
 //
 // Used by one thread, but for Interrupt().
 #ifndef LOCKSTEP_WORKER_SESSION_SESSION_H_
