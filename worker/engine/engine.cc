@@ -144,27 +144,80 @@ absl::Status Engine::MakeReplicasEqual() {
 }
 
 absl::Status Engine::BeforeForward() {
-  LOCKSTEP_RETURN_IF_ERROR(error_);
+  LOCKSTEP_RETURN_IF_ERROR(CheckMayMeet());
   return Latch(CarryOut(membership_->protocol.BeforeForward()));
 }
 
 absl::Status Engine::BeforeEvaluation() {
-  LOCKSTEP_RETURN_IF_ERROR(error_);
+  LOCKSTEP_RETURN_IF_ERROR(CheckMayMeet());
   return Latch(CarryOut(membership_->protocol.BeforeEvaluation()));
 }
 
 absl::Status Engine::BeforeCheckpoint() {
-  LOCKSTEP_RETURN_IF_ERROR(error_);
+  LOCKSTEP_RETURN_IF_ERROR(CheckMayMeet());
   return Latch(CarryOut(membership_->protocol.BeforeCheckpoint()));
+}
+
+absl::Status Engine::CheckMayMeet() const {
+  LOCKSTEP_RETURN_IF_ERROR(error_);
+  if (!announced_weight_.has_value()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "between BeforeBackward() and Step() gradients are under way and ranks can do nothing else "
+      "together; call BeforeBackward() last, right before the last backward of the step");
+}
+
+absl::Status Engine::BeforeBackward(const StepOptions& options) {
+  LOCKSTEP_RETURN_IF_ERROR(error_);
+  LOCKSTEP_RETURN_IF_ERROR(options.Validate());
+  const float weight = WeightOf(options);
+  if (announced_weight_.has_value()) {
+    return weight == *announced_weight_ ? absl::OkStatus() : OtherThanAnnounced(weight);
+  }
+  std::vector<ArenaShards> parts;
+  for (std::size_t i = 0; i < membership_->gradients.size(); ++i) {
+    parts.push_back({membership_->gradients[i], membership_->shards[i]});
+  }
+  LOCKSTEP_RETURN_IF_ERROR(Latch(membership_->transport->BeginReduction(parts, weight)));
+  announced_weight_ = weight;
+  model_->TellOfGradients([this](std::size_t placement) { GradientIsReady(placement); });
+  return absl::OkStatus();
+}
+
+void Engine::GradientIsReady(std::size_t placement) {
+  const ShardPlan& plan = membership_->proposal.plan;
+  const Placement& parameter = plan.placements[placement];
+  if (parameter.elements == 0) return;
+  const auto block = std::ranges::find_if(
+      plan.blocks, [&](const Block& each) { return parameter.offset < each.end; });
+  // With the padding up to the next one.
+  std::int64_t end = block->end;
+  for (std::size_t next = placement + 1; next < plan.placements.size(); ++next) {
+    if (plan.placements[next].elements == 0) continue;
+    end = std::min(end, plan.placements[next].offset);
+    break;
+  }
+  membership_->transport->GradientsReady(membership_->gradients[block - plan.blocks.begin()],
+                                         parameter.offset - block->begin, end - block->begin);
+}
+
+absl::Status Engine::OtherThanAnnounced(float weight) const {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "this rank's gradient was announced before backward to count for ",
+      Digits(*announced_weight_), ", and now is to count for ", Digits(weight),
+      ", as the options samples and loss say; give BeforeBackward() and Step() the same"));
 }
 
 absl::Status Engine::Step(const StepOptions& options) {
   LOCKSTEP_RETURN_IF_ERROR(error_);
   LOCKSTEP_RETURN_IF_ERROR(options.Validate());
+  if (announced_weight_.has_value() && WeightOf(options) != *announced_weight_) {
+    return Latch(OtherThanAnnounced(WeightOf(options)));
+  }
   const absl::StatusOr<Agreement> agreement = CollectAndAgree(options);
   if (!agreement.ok()) return Latch(agreement.status());
   const absl::Status refusal = RefusalOf(*agreement);
   if (!refusal.ok()) {
+    membership_->transport->DropReduction();
     model_->ClearGradients();
     return refusal;
   }
@@ -173,6 +226,12 @@ absl::Status Engine::Step(const StepOptions& options) {
 
 absl::StatusOr<Agreement> Engine::CollectAndAgree(const StepOptions& options) {
   LOCKSTEP_ASSIGN_OR_RETURN(const GradientBound bound, model_->CollectGradients());
+  if (announced_weight_.has_value()) {
+    for (const Arena& gradients : membership_->gradients) {
+      membership_->transport->GradientsReady(gradients, 0, gradients.elements);
+    }
+    announced_weight_.reset();
+  }
   LOCKSTEP_RETURN_IF_ERROR(LearnEntries());
   ControlWord word = membership_->protocol.Propose(options.samples);
   word.weight = WeightOf(options);
@@ -249,7 +308,10 @@ absl::Status Engine::UpdateClipped(const Agreement& agreement) {
         membership_->gradients[i], membership_->shards[i], agreement.weights,
         [&](std::int64_t begin, std::span<const float> sums) {
           own.Add(sums);
-          std::ranges::copy(sums, kept.begin() + begin);
+          // They may have been made there.
+          if (sums.data() != kept.data() + begin) {
+            std::ranges::copy(sums, kept.begin() + begin);
+          }
         }));
   }
   double squared_norm = own.sum();
@@ -312,26 +374,26 @@ absl::Status Engine::SetLearningRate(double lr) {
 }
 
 absl::Status Engine::SyncBuffers() {
-  LOCKSTEP_RETURN_IF_ERROR(error_);
+  LOCKSTEP_RETURN_IF_ERROR(CheckMayMeet());
   return Latch(CarryOut(membership_->protocol.OnCommand({.buffers = true})));
 }
 
 absl::Status Engine::BroadcastBuffers(int root) {
-  LOCKSTEP_RETURN_IF_ERROR(error_);
+  LOCKSTEP_RETURN_IF_ERROR(CheckMayMeet());
   LOCKSTEP_RETURN_IF_ERROR(CheckRoot(root));
   return Latch(
       CarryOut(membership_->protocol.OnCommand({.buffers = true, .root = RootRank{root}})));
 }
 
 absl::Status Engine::BroadcastParameters(int root) {
-  LOCKSTEP_RETURN_IF_ERROR(error_);
+  LOCKSTEP_RETURN_IF_ERROR(CheckMayMeet());
   LOCKSTEP_RETURN_IF_ERROR(CheckRoot(root));
   return Latch(CarryOut(membership_->protocol.OnCommand(
       {.buffers = false, .parameters = true, .root = RootRank{root}})));
 }
 
 absl::StatusOr<BufferDrift> Engine::MeasureBufferDrift() {
-  LOCKSTEP_RETURN_IF_ERROR(error_);
+  LOCKSTEP_RETURN_IF_ERROR(CheckMayMeet());
   const BufferRules& rules = membership_->protocol.rules();
   absl::StatusOr<BufferDrift> drift =
       MeasureDrift([&](absl::string_view name) { return rules.Synchronises(name); }, model_,

@@ -111,12 +111,23 @@ class Engine final {
   // sync there.
   absl::Status BeforeEvaluation();
   absl::Status BeforeCheckpoint();
+  // Optional, by all ranks alike, right before the last backward of a step: gradients
+  // may travel from then on, while backward still makes others. `options` as Step()
+  // will be given them; of these only what the gradient counts for matters here, the
+  // samples and the loss. Does not wait. From then on gradients must not be changed but
+  // by that backward, and the next collective call is Step(). A second call in one step
+  // does nothing.
+  // Errors: InvalidArgument: an option is wrong; FailedPrecondition: it was announced
+  //   with other options in this step. Nothing was changed. Others as of collective
+  //   calls, which come from Step() as a rule.
+  absl::Status BeforeBackward(const StepOptions& options);
   // After the backward passes of one step.
   // Errors: InvalidArgument: a gradient is not finite, or no rank has samples:
   //   refused on all ranks, nothing is changed but the gradients, which are gone, and
   //   training can go on. Or an option is wrong, on this rank alone.
   //   FailedPrecondition: an option or the learning rate, which must be equal on all
-  //   ranks, is not; named.
+  //   ranks, is not; named. After BeforeBackward() also: the options are others, or a
+  //   gradient was changed; the peers have this rank's gradients, so the epoch is over.
   absl::Status Step(const StepOptions& options);
   // Not collective, but all ranks do it alike: the rate of the steps from the next
   // one on, which they agree on; see Step().
@@ -167,6 +178,11 @@ class Engine final {
   static absl::StatusOr<std::unique_ptr<Engine>> Start(std::unique_ptr<Engine> engine);
   absl::Status MakeReplicasEqual();
 
+  // That this is not called between BeforeBackward() and Step(): error_, or that.
+  absl::Status CheckMayMeet() const;
+  absl::Status OtherThanAnnounced(float weight) const;
+  // Of a parameter by the plan's number, padding included: its gradient is ready.
+  void GradientIsReady(std::size_t placement);
   absl::StatusOr<Agreement> CollectAndAgree(const StepOptions& options);
   absl::Status Complete(const Agreement& agreement);
   // Owners update while they sum, and nothing is written in between.
@@ -196,6 +212,7 @@ class Engine final {
   absl::Status error_;  // the first of a collective call, or that it left
   bool adopted_ = false;
   bool left_ = false;
+  std::optional<float> announced_weight_;  // from BeforeBackward() to Step()
   std::map<std::string, double> metrics_;
   std::vector<AppliedEntry> applied_;
   EngineStats stats_;

@@ -37,6 +37,13 @@ class ForwardingTransport : public Transport {
                             const ConsumeSums& update) override {
     return base_->UpdateShards(gradients, parameters, shards, weights, update);
   }
+  absl::Status BeginReduction(std::span<const ArenaShards> parts, float weight) override {
+    return base_->BeginReduction(parts, weight);
+  }
+  void GradientsReady(const Arena& gradients, std::int64_t begin, std::int64_t end) override {
+    base_->GradientsReady(gradients, begin, end);
+  }
+  void DropReduction() override { base_->DropReduction(); }
   absl::StatusOr<Agreement> Agree(const ControlWord& mine) override { return base_->Agree(mine); }
   TrafficCounters traffic() const override { return base_->traffic(); }
   void Abort(absl::Status why) override { base_->Abort(std::move(why)); }

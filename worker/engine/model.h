@@ -86,6 +86,14 @@ class Model {
   //   (moved, resized, converted), named.
   virtual absl::StatusOr<GradientBound> CollectGradients() = 0;
 
+  // Right before backward: from now on until CollectGradients() or Release() calls
+  // `in_place` with the plan's number of each parameter whose gradient backward has put
+  // into the memory, from backward's thread. A gradient that was told of may then be
+  // read, and overwritten, by others: CollectGradients() no longer looks at it, and fails
+  // with FailedPrecondition if training code changed it. Gradients may be left out, as by
+  // default all are.
+  virtual void TellOfGradients(std::function<void(std::size_t placement)> in_place) {}
+
   // The gradients were used: parameters have none until the next backward.
   virtual void ClearGradients() = 0;
 

@@ -123,6 +123,10 @@ absl::Status Session::BeforeEvaluation() { return engine_->BeforeEvaluation(); }
 
 absl::Status Session::BeforeCheckpoint() { return engine_->BeforeCheckpoint(); }
 
+absl::Status Session::BeforeBackward(const StepOptions& options) {
+  return engine_->BeforeBackward(options);
+}
+
 absl::Status Session::Step(const StepOptions& options) { return engine_->Step(options); }
 
 absl::Status Session::SetLearningRate(double lr) { return engine_->SetLearningRate(lr); }

@@ -103,11 +103,22 @@ class Session final {
   // policy says so.
   absl::Status BeforeEvaluation();
   absl::Status BeforeCheckpoint();
+  // Optional, by all ranks alike, right before the last backward of a step: over a
+  // network gradients then travel while backward still makes others. `options` as
+  // Step() will be given them; the samples and the loss count here. Does not wait.
+  // From then on gradients must not be changed but by that backward, so that clipping
+  // is left to max_grad_norm, and the next collective call is Step(). A rank without
+  // data calls it too. A second call in one step does nothing.
+  // Errors: InvalidArgument: an option is wrong; FailedPrecondition: it was announced
+  //   with other options in this step; nothing was changed.
+  absl::Status BeforeBackward(const StepOptions& options);
   // After the backward passes of one step. Also InvalidArgument: the gradient is
   //   not finite, or no rank has samples: nothing was changed, on no rank. Or an
   //   option is wrong, on this rank alone. FailedPrecondition: an option that must
   //   be equal on all ranks is not, named, or the learning rate. stats() tells the
-  //   gradient's norm.
+  //   gradient's norm. After BeforeBackward() also FailedPrecondition: the options are
+  //   others, or a gradient was changed (what is written through data() is not
+  //   noticed); the membership is over, as peers have this rank's gradients.
   absl::Status Step(const StepOptions& options);
   // Not collective, but all ranks do it alike: the rate of the steps from the next
   // one on. A schedule calls it before each Step() with what it makes of step().

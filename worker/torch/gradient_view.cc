@@ -14,12 +14,6 @@ namespace lockstep {
 using torch::autograd::PostAccumulateGradHook;
 namespace autograd = torch::autograd::impl;
 
-namespace {
-
-constexpr std::int64_t kNotMeasured = -1;  // is no version
-
-}  // namespace
-
 class GradientView::Hook final : public PostAccumulateGradHook {
  public:
   Hook(std::shared_ptr<GradientView> view, std::unique_ptr<PostAccumulateGradHook> before)
@@ -31,8 +25,13 @@ class GradientView::Hook final : public PostAccumulateGradHook {
     // A gradient that is to be differentiated itself stays with its graph; Collect()
     // takes its values.
     if (!grad.defined() || grad.requires_grad()) return;
+    // ChangedSinceTold() finds that this one came after the one that was told of.
+    if (view_->told()) return;
     view_->Take(parameter);
     view_->Measure();
+    if (view_->in_place_ == nullptr) return;
+    view_->told_version_ = view_->place_._version();
+    view_->in_place_();
   }
 
   const GradientView* view() const { return view_.get(); }
@@ -72,10 +71,15 @@ void GradientView::Detach(const GradientView& view, const at::Tensor& parameter)
 
 float GradientView::Collect(const at::Tensor& parameter) {
   const c10::AutoGradMode no_grad(false);
+  in_place_ = nullptr;
+  if (told()) {
+    told_version_ = kNone;
+    return largest_;
+  }
   if (parameter.grad().defined()) {
     Take(parameter);
     // Before training code is refused something, it has the benefit of the doubt.
-    if (std::isinf(largest_)) measured_version_ = kNotMeasured;
+    if (std::isinf(largest_)) measured_version_ = kNone;
     Measure();
   } else {
     // Not only once: between steps an owner keeps its sums here.
@@ -84,6 +88,15 @@ float GradientView::Collect(const at::Tensor& parameter) {
     measured_version_ = place_._version();
   }
   return largest_;
+}
+
+void GradientView::TellWhenInPlace(std::function<void()> in_place) {
+  in_place_ = std::move(in_place);
+  told_version_ = kNone;
+}
+
+bool GradientView::ChangedSinceTold(const at::Tensor& parameter) const {
+  return told() && (!IsView(parameter.grad(), place_) || place_._version() != told_version_);
 }
 
 void GradientView::Take(const at::Tensor& parameter) {

@@ -12,6 +12,7 @@
 #define LOCKSTEP_WORKER_TORCH_GRADIENT_VIEW_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "ATen/core/Tensor.h"
@@ -36,6 +37,14 @@ class GradientView {
   // infinity if not all of it is finite. May throw what LibTorch throws.
   float Collect(const at::Tensor& parameter);
 
+  // From now on until Collect(): calls `in_place` as soon as backward has put a gradient
+  // there, once, from backward's thread. From then on the place may be read by others,
+  // and overwritten: Collect() returns what was measured then.
+  void TellWhenInPlace(std::function<void()> in_place);
+  // Whether `.grad` is not what was told of any more. What was written through a raw
+  // pointer or data() is not noticed.
+  bool ChangedSinceTold(const at::Tensor& parameter) const;
+
   const at::Tensor& place() const { return place_; }
 
  private:
@@ -44,10 +53,14 @@ class GradientView {
   // Moves `.grad` to the place, if it is not there.
   void Take(const at::Tensor& parameter);
   void Measure();
+  bool told() const { return told_version_ != kNone; }
 
+  static constexpr std::int64_t kNone = -1;  // is no version
   const at::Tensor place_;
   float largest_ = 0;   // magnitude in the place
-  std::int64_t measured_version_ = 0;  // of the place, when that was found
+  std::int64_t measured_version_ = 0;  // of the place, when that was found; or kNone
+  std::function<void()> in_place_;
+  std::int64_t told_version_ = kNone;  // of the place, when in_place_ was called
 };
 
 }  // namespace lockstep

@@ -215,6 +215,14 @@ absl::Status ModuleModel::FollowParameters() {
 absl::StatusOr<GradientBound> ModuleModel::CollectGradients() {
   return GuardTorch("collecting gradients", [&]() -> absl::StatusOr<GradientBound> {
     LOCKSTEP_RETURN_IF_ERROR(FollowParameters());
+    for (const Adopted& parameter : adopted_) {
+      if (!parameter.gradient->ChangedSinceTold(parameter.tensor)) continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the gradient of parameter '", parameter.name,
+          "' was changed after backward had made it, when it may have been sent already. "
+          "Announce the last backward of a step only, and do not change gradients after it; "
+          "or do not announce it"));
+    }
     GradientBound bound;
     for (std::size_t i = 0; i < adopted_.size(); ++i) {
       const float largest = adopted_[i].gradient->Collect(adopted_[i].tensor);
@@ -225,6 +233,13 @@ absl::StatusOr<GradientBound> ModuleModel::CollectGradients() {
     }
     return bound;
   });
+}
+
+void ModuleModel::TellOfGradients(std::function<void(std::size_t placement)> in_place) {
+  in_place_ = std::move(in_place);
+  for (std::size_t i = 0; i < adopted_.size(); ++i) {
+    adopted_[i].gradient->TellWhenInPlace([this, i] { in_place_(i); });
+  }
 }
 
 void ModuleModel::ClearGradients() {

@@ -41,6 +41,7 @@ class ModuleModel final : public Model {
   void Release() override;
   // Also FailedPrecondition: a frozen parameter was made trainable, named.
   absl::StatusOr<GradientBound> CollectGradients() override;
+  void TellOfGradients(std::function<void(std::size_t placement)> in_place) override;
   void ClearGradients() override;
   absl::StatusOr<std::unique_ptr<TensorAccess>> Buffers(
       const std::function<bool(absl::string_view)>& selects) override;
@@ -62,6 +63,7 @@ class ModuleModel final : public Model {
   absl::Status FollowParameters();
 
   const std::unique_ptr<NamedTensors> tensors_;
+  std::function<void(std::size_t)> in_place_;  // of TellOfGradients(); views refer to it
   std::vector<Adopted> adopted_;  // in the plan's order; empty: owned
   // Places in adopted_.
   std::map<std::string, std::size_t, std::less<>> by_name_;

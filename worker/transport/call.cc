@@ -29,6 +29,8 @@ absl::string_view CallName(CallKind kind) {
       return "broadcast from owners";
     case CallKind::kUpdateShards:
       return "update of shards";
+    case CallKind::kBeginReduction:
+      return "beginning of a reduction";
     case CallKind::kAgree:
       return "agree";
   }

@@ -25,6 +25,7 @@ enum class CallKind : std::int32_t {
   kBroadcastFromOwners = 4,
   kAgree = 5,
   kUpdateShards = 6,
+  kBeginReduction = 7,
 };
 
 // Zero-initialised and without padding that matters: transports move it as bytes.
@@ -33,7 +34,7 @@ struct Call {
   std::int32_t argument = 0;  // the ArenaUse
   std::uint64_t layout = 0;   // digest of what is to be moved
   // What may differ among ranks:
-  ControlWord word;         // of kAgree
+  ControlWord word;         // of kAgree; its weight of kBeginReduction
   std::int32_t failed = 0;  // kAllocate: 1 if this rank has no memory
 };
 static_assert(std::is_trivially_copyable_v<Call>);

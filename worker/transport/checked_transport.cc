@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -133,6 +134,7 @@ absl::Status CheckedTransport::ReduceToOwners(const Arena& gradients,
       MeetAbout(CallKind::kReduceToOwners, std::span(&index, 1), shards, weights));
   absl::Status valid = CheckShards(gradients, shards);
   if (valid.ok()) valid = CheckReducible(gradients, weights);
+  if (valid.ok()) valid = CheckBegun(index, shards, weights);
   if (!valid.ok()) return Refuse(std::move(valid));
   return Fail(MoveToOwners(index, shards, weights, consume));
 }
@@ -159,8 +161,49 @@ absl::Status CheckedTransport::UpdateShards(const Arena& gradients, const Arena&
   absl::Status valid = CheckShards(gradients, shards);
   if (valid.ok()) valid = CheckReducible(gradients, weights);
   if (valid.ok()) valid = CheckShards(parameters, shards);
+  if (valid.ok()) valid = CheckBegun(indices[0], shards, weights);
   if (!valid.ok()) return Refuse(std::move(valid));
   return Fail(MoveUpdates(indices[0], parameters, shards, weights, update));
+}
+
+absl::Status CheckedTransport::BeginReduction(std::span<const ArenaShards> parts, float weight) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckAlive());
+  std::vector<BegunPart> begun;
+  std::set<int> arenas;
+  for (const ArenaShards& part : parts) {
+    absl::Status valid = CheckShards(part.gradients, part.shards);
+    if (valid.ok() && part.gradients.shared) {
+      valid = absl::InvalidArgumentError(
+          "an arena that all ranks share holds no gradients of each; allocate one for gradients");
+    }
+    const int index = ArenaIndex(part.gradients);
+    if (valid.ok() && !arenas.insert(index).second) {
+      valid = absl::InvalidArgumentError(
+          absl::StrCat("arena ", index, " is to be reduced twice at once; name it once"));
+    }
+    if (!valid.ok()) return Fail(std::move(valid));
+    begun.push_back({index, {part.shards.begin(), part.shards.end()}});
+  }
+  return Fail(StartReduction(std::move(begun), weight));
+}
+
+absl::Status CheckedTransport::ReduceBegun(
+    std::span<const BegunPart> parts, float weight,
+    const std::function<absl::Status(std::vector<float> weights)>& reduce) {
+  std::vector<int> arenas;
+  std::vector<Shard> shards;
+  for (const BegunPart& part : parts) {
+    arenas.push_back(part.arena);
+    shards.insert(shards.end(), part.shards.begin(), part.shards.end());
+  }
+  Call call = {.kind = CallKind::kBeginReduction, .layout = ShardsDigest(arenas, shards, {})};
+  call.word.weight = weight;
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const std::vector<Call> calls,
+      Meet(call, [&] { return Layouts{LinesOf(arenas, shards, {})}; }));
+  std::vector<float> weights;
+  for (const Call& each : calls) weights.push_back(each.word.weight);
+  return Fail(reduce(std::move(weights)));
 }
 
 absl::StatusOr<Agreement> CheckedTransport::Agree(const ControlWord& mine) {
@@ -212,7 +255,13 @@ absl::Status CheckedTransport::MeetAbout(CallKind kind, std::span<const int> are
 }
 
 absl::Status CheckedTransport::BeginOperation() {
+  // Until then the deadline is read by another thread.
+  LOCKSTEP_RETURN_IF_ERROR(JoinReduction());
   StartDeadline();
+  return CheckAlive();
+}
+
+absl::Status CheckedTransport::CheckAlive() {
   MutexLock lock(&mu_);
   if (death_.ok()) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat("the transport of epoch ", group_.epoch.value(),

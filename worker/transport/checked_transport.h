@@ -46,6 +46,7 @@ class CheckedTransport : public Transport {
   absl::Status UpdateShards(const Arena& gradients, const Arena& parameters,
                             std::span<const Shard> shards, std::span<const float> weights,
                             const ConsumeSums& update) final;
+  absl::Status BeginReduction(std::span<const ArenaShards> parts, float weight) final;
   absl::StatusOr<Agreement> Agree(const ControlWord& mine) final;
   void Abort(absl::Status why) final;
 
@@ -81,6 +82,29 @@ class CheckedTransport : public Transport {
   virtual absl::Status MoveUpdates(int gradients, const Arena& parameters,
                                    std::span<const Shard> shards,
                                    std::span<const float> weights, const ConsumeSums& update);
+  // Starts a reduction in the background; by default nothing is. Another thread then
+  // calls ReduceBegun(), and uses the primitives until JoinReduction() has returned.
+  struct BegunPart {
+    int arena = 0;
+    std::vector<Shard> shards;
+  };
+  virtual absl::Status StartReduction(std::vector<BegunPart> parts, float weight) {
+    return absl::OkStatus();
+  }
+  // Waits for it, if there is one, within the deadline of operations. The error is one
+  // that Fail() or ReduceBegun() has given.
+  virtual absl::Status JoinReduction() { return absl::OkStatus(); }
+  // The ranks meet about what they began, then `reduce` moves it. `weights` by rank.
+  absl::Status ReduceBegun(std::span<const BegunPart> parts, float weight,
+                           const std::function<absl::Status(std::vector<float> weights)>& reduce);
+  // Whether what was begun of an arena is what is called for now, alike on all ranks.
+  virtual absl::Status CheckBegun(int gradients, std::span<const Shard> shards,
+                                  std::span<const float> weights) const {
+    return absl::OkStatus();
+  }
+  // An error that this rank alone knows of: peers are told.
+  absl::Status Fail(absl::Status error);
+
   // Ends the waits of this rank, and of peers where that is possible. Any thread;
   // at most once for each transport.
   virtual void Interrupt(const absl::Status& why) = 0;
@@ -90,6 +114,7 @@ class CheckedTransport : public Transport {
   using Layouts = std::vector<std::vector<LayoutLine>>;
 
   absl::Status BeginOperation();
+  absl::Status CheckAlive();
   // Exchanges and compares; `layouts` are made only where they differ.
   absl::StatusOr<std::vector<Call>> Meet(const Call& mine,
                                          const std::function<Layouts()>& layouts);
@@ -98,8 +123,6 @@ class CheckedTransport : public Transport {
   absl::Status ExplainLayouts(CallKind kind, const Layouts& layouts);
   // The ranks' difference in one list, "" if there is none.
   absl::StatusOr<std::string> CompareLayouts(const std::vector<LayoutLine>& lines);
-  // An error that this rank alone knows of: peers are told.
-  absl::Status Fail(absl::Status error);
   // An error that every rank makes by itself.
   absl::Status Refuse(absl::Status error);
 

@@ -6,7 +6,7 @@
 // order with the same layout. Where they do not, every rank gets an error that
 // names the difference, and no tensor was touched.
 //
-// Used by one thread; Abort() may be called from any.
+// Used by one thread; Abort() and GradientsReady() may be called from any.
 //
 // Errors of every operation:
 //   DeadlineExceeded: ranks that did not come in time, named.
@@ -64,6 +64,12 @@ struct Arena {
   std::span<float> floats() const {
     return {reinterpret_cast<float*>(data), static_cast<std::size_t>(elements)};
   }
+};
+
+// Gradients that are to be reduced to their owners.
+struct ArenaShards {
+  Arena gradients;
+  std::span<const Shard> shards;  // by rank, as of ReduceToOwners()
 };
 
 // Payload that this rank sent and received over a network: tensors and arenas, not the
@@ -130,6 +136,30 @@ class Transport {
   virtual absl::Status UpdateShards(const Arena& gradients, const Arena& parameters,
                                     std::span<const Shard> shards, std::span<const float> weights,
                                     const ConsumeSums& update) = 0;
+
+  // Lets gradients travel while backward still makes them; over transports that have
+  // nothing to gain by it nothing happens. All ranks do it alike. It does not wait:
+  // the reduction is carried out in the background, part by part as all ranks have
+  // made it, and the next collective call waits for its end. By then all elements must
+  // be ready; its deadline counts from that call.
+  //
+  // ReduceToOwners() or UpdateShards() of each of the arenas, with these shards and
+  // with weights that hold the `weight` of each rank, then find the sums made, to the
+  // bit as they would make them. Until then owners' gradients may hold anything, and
+  // no rank may write to its arenas where it said that they are ready.
+  //
+  // Errors: InvalidArgument as of those calls, but on this rank alone; FailedPrecondition:
+  //   the last reduction was neither used up nor dropped. All else is an error of the
+  //   next collective call: also FailedPrecondition: not all elements are ready.
+  virtual absl::Status BeginReduction(std::span<const ArenaShards> parts, float weight) {
+    return absl::OkStatus();
+  }
+  // The elements [begin, end) of an arena of the reduction are what this rank
+  // contributes. May be said more than once; any thread.
+  virtual void GradientsReady(const Arena& gradients, std::int64_t begin, std::int64_t end) {}
+  // Not collective, but all ranks do it alike, after a collective call: what was begun
+  // is not wanted.
+  virtual void DropReduction() {}
 
   // Exchanges the step's words. Also FailedPrecondition as Combine() says.
   virtual absl::StatusOr<Agreement> Agree(const ControlWord& mine) = 0;

@@ -144,5 +144,41 @@ TEST(GlooProcesses, AStoppedPeerIsNamedAtTheDeadline) {
   EXPECT_THAT(result, HasSubstr("w1 (rank 1) did not come in time"));
 }
 
+// Three ranks whose gradients are under way; one is killed in backward.
+TEST(GlooProcesses, APeerThatIsKilledInBackwardIsNamedLongBeforeTheDeadline) {
+  for (const int victim : {0, 2}) {
+    SCOPED_TRACE(victim);
+    Pipe begun;
+    Processes processes(3, MakeGloo, [&](int rank, Transport& transport) -> std::string {
+      constexpr std::int64_t kElements = 3 << 20;
+      const auto gradients = transport.Allocate(ArenaUse::kGradients, DType::kFloat32, kElements);
+      if (!gradients.ok()) return "no arena";
+      const std::vector<Shard> shards = {
+          {0, 1 << 20}, {1 << 20, 2 << 20}, {2 << 20, kElements}};
+      const ArenaShards part = {*gradients, shards};
+      if (!transport.BeginReduction({&part, 1}, 1).ok()) return "not begun";
+      if (rank == victim) {
+        transport.GradientsReady(*gradients, kElements / 2, kElements);
+        begun.Send("begun");
+        pause();
+        return "not killed";
+      }
+      transport.GradientsReady(*gradients, 0, kElements);
+      return transport.Agree({}).status().ToString();
+    });
+    for (int rank = 0; rank < 3; ++rank) processes.AwaitFormed(rank);
+    EXPECT_EQ(begun.ReceiveLine(), "begun");
+    const absl::Time killed = absl::Now();
+    processes.Kill(victim);
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank == victim) continue;
+      const std::string result = processes.Result(rank);
+      EXPECT_THAT(result, StartsWith("UNAVAILABLE"));
+      EXPECT_THAT(result, HasSubstr(absl::StrCat("w", victim, " (rank ", victim, ") is gone")));
+    }
+    EXPECT_LT(absl::Now() - killed, absl::Seconds(10));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -3,7 +3,9 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "worker/memory/host_memory.h"
 #include "worker/transport/checked_transport.h"
 #include "worker/transport/combine/combine.h"
+#include "worker/transport/gloo/early_reduction.h"
 #include "worker/transport/gloo/links.h"
 #include "worker/transport/gloo/messages.h"
 #include "worker/transport/gloo/pipeline.h"
@@ -23,6 +26,7 @@
 namespace lockstep {
 namespace {
 
+using gloo_links::EarlyReduction;
 using gloo_links::Links;
 using gloo_links::Messages;
 using gloo_links::Piece;
@@ -45,8 +49,17 @@ class GlooTransport final : public CheckedTransport {
   GlooTransport(const Group& group, std::int64_t bucket_bytes, std::unique_ptr<Links> links)
       : CheckedTransport(group),
         bucket_bytes_(bucket_bytes),
+        early_(rank(), world_size(), bucket_bytes),
         links_(std::move(links)),
         pipeline_(links_.get(), rank(), world_size()) {}
+
+  ~GlooTransport() override {
+    if (!reduces_.joinable()) return;
+    Interrupt(absl::AbortedError(
+        absl::StrCat(MemberText(group().members, rank()), " left epoch ", group().epoch.value(),
+                     " while gradients were under way")));
+    reduces_.join();
+  }
 
   // The ranks compare what they were given.
   absl::Status CompareOptions() {
@@ -66,9 +79,16 @@ class GlooTransport final : public CheckedTransport {
   }
 
   TrafficCounters traffic() const override {
-    return {.sent_bytes = links_->traffic().sent_bytes - records_.sent_bytes,
-            .received_bytes = links_->traffic().received_bytes - records_.received_bytes};
+    const std::int64_t records = record_bytes_;
+    const TrafficCounters all = links_->traffic();
+    return {.sent_bytes = all.sent_bytes - records, .received_bytes = all.received_bytes - records};
   }
+
+  void GradientsReady(const Arena& gradients, std::int64_t begin, std::int64_t end) override {
+    early_.MarkReady(gradients, begin, end);
+  }
+
+  void DropReduction() override { early_.Drop(); }
 
  private:
   // Each rank's `mine`, by rank, in `all`.
@@ -94,9 +114,7 @@ class GlooTransport final : public CheckedTransport {
     for (const Links::Ticket ticket : tickets) {
       LOCKSTEP_RETURN_IF_ERROR(links_->Await(ticket, deadline()));
     }
-    const std::int64_t bytes = (world_size() - 1) * static_cast<std::int64_t>(sizeof(Record));
-    records_.sent_bytes += bytes;
-    records_.received_bytes += bytes;
+    record_bytes_ += (world_size() - 1) * static_cast<std::int64_t>(sizeof(Record));
     return absl::OkStatus();
   }
 
@@ -155,23 +173,49 @@ class GlooTransport final : public CheckedTransport {
   absl::Status MoveToOwners(int gradients, std::span<const Shard> shards,
                             std::span<const float> weights,
                             const ConsumeSums& consume) override {
-    return MoveBuckets(&arenas_[gradients], nullptr, shards, weights, consume);
+    if (early_.Find(gradients) != nullptr) {
+      const std::span<const float> sums = early_.UseUp(gradients);
+      if (!sums.empty()) consume(0, sums);
+      return absl::OkStatus();
+    }
+    return MoveBuckets(&arenas_[gradients], nullptr, shards,
+                       SumUp(arenas_[gradients], weights, consume));
   }
 
   absl::Status MoveFromOwners(const Arena& arena, std::span<const Shard> shards) override {
-    return MoveBuckets(nullptr, &arena, shards, {}, nullptr);
+    return MoveBuckets(nullptr, &arena, shards, nullptr);
   }
 
   absl::Status MoveUpdates(int gradients, const Arena& parameters, std::span<const Shard> shards,
                            std::span<const float> weights, const ConsumeSums& update) override {
-    return MoveBuckets(&arenas_[gradients], &parameters, shards, weights, update);
+    if (early_.Find(gradients) != nullptr) {
+      const std::span<const float> sums = early_.UseUp(gradients);
+      return MoveBuckets(nullptr, &parameters, shards, [&](const Shard& part, Versions) {
+        update(part.begin, sums.subspan(part.begin, part.elements()));
+      });
+    }
+    return MoveBuckets(&arenas_[gradients], &parameters, shards,
+                       SumUp(arenas_[gradients], weights, update));
+  }
+
+  using Versions = std::span<const std::byte* const>;
+  // Makes what is spread of a bucket of this rank's shard, which the part counts in.
+  using Combine = std::function<void(const Shard& part, Versions versions)>;
+
+  static Combine SumUp(const Arena& gradients, std::span<const float> weights,
+                       const ConsumeSums& consume) {
+    return [&gradients, weights, &consume](const Shard& part, Versions versions) {
+      WeightedSum(gradients.dtype, versions, weights, part.elements(),
+                  [&](std::int64_t offset, std::span<const float> sums) {
+                    consume(part.begin + offset, sums);
+                  });
+    };
   }
 
   // Each shard in buckets: their gradients to the owner, what it made of them to all, or
   // one of both.
   absl::Status MoveBuckets(const Arena* gradients, const Arena* parameters,
-                           std::span<const Shard> shards, std::span<const float> weights,
-                           const ConsumeSums& consume) {
+                           std::span<const Shard> shards, const Combine& combine) {
     std::int64_t element_bytes = 0;
     for (const Arena* arena : {gradients, parameters}) {
       if (arena == nullptr) continue;
@@ -203,27 +247,74 @@ class GlooTransport final : public CheckedTransport {
           }
           return piece;
         },
-        .combine =
-            [&](std::int64_t round, std::span<const std::byte* const> versions) {
-              const Shard part = slice(round, rank());
-              const std::int64_t begin = part.begin - shards[rank()].begin;
-              WeightedSum(gradients->dtype, versions, weights, part.elements(),
-                          [&](std::int64_t offset, std::span<const float> sums) {
-                            consume(begin + offset, sums);
-                          });
-            }};
+        .combine = [&](std::int64_t round, Versions versions) {
+          if (combine == nullptr) return;
+          const Shard part = slice(round, rank());
+          const std::int64_t begin = shards[rank()].begin;
+          combine({part.begin - begin, part.end - begin}, versions);
+        }};
     return pipeline_.Run(rounds, deadline());
   }
 
-  void Interrupt(const absl::Status& why) override { links_->Interrupt(why); }
+  absl::Status StartReduction(std::vector<BegunPart> parts, float weight) override {
+    if (reduces_.joinable() || early_.has_parts()) {
+      return absl::FailedPreconditionError(
+          "another reduction was begun and neither used up nor dropped");
+    }
+    if (world_size() == 1) return absl::OkStatus();
+    std::vector<EarlyReduction::Part> begun;
+    for (const BegunPart& part : parts) {
+      begun.push_back(
+          {.arena = part.arena, .gradients = arenas_[part.arena], .shards = part.shards});
+    }
+    early_.Begin(links_.get(), std::move(begun));
+    links_->GoAway();
+    reduces_ = std::thread([this, parts = std::move(parts), weight] {
+      reduced_ = ReduceBegun(parts, weight, [this](std::vector<float> weights) {
+        return early_.Run(std::move(weights));
+      });
+    });
+    return absl::OkStatus();
+  }
+
+  absl::Status JoinReduction() override {
+    if (!reduces_.joinable()) return absl::OkStatus();
+    absl::Status status = Fail(early_.CheckAllReady());
+    links_->ComeBack(RealClock().Now() + group().deadline);
+    reduces_.join();
+    links_->TakeBack();
+    if (status.ok()) status = reduced_;
+    return status;
+  }
+
+  absl::Status CheckBegun(int gradients, std::span<const Shard> shards,
+                          std::span<const float> weights) const override {
+    const EarlyReduction::Part* const begun = early_.Find(gradients);
+    if (begun == nullptr || (std::ranges::equal(begun->shards, shards) &&
+                             std::ranges::equal(early_.weights(), weights))) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the reduction of arena ", gradients,
+        " was begun with other shards or weights; begin it with those that it ends with"));
+  }
+
+  void Interrupt(const absl::Status& why) override {
+    early_.Stop(why);
+    links_->Interrupt(why);
+  }
 
   const std::int64_t bucket_bytes_;
   // Memory that messages may still be under way from goes after the links.
   std::vector<Arena> arenas_;
   std::vector<HostMemory> memory_;  // by arena
+  EarlyReduction early_;
   const std::unique_ptr<Links> links_;
   Pipeline pipeline_;
-  TrafficCounters records_;
+  std::atomic<std::int64_t> record_bytes_ = 0;  // each way
+  // The communication thread, from StartReduction() to JoinReduction().
+  std::thread reduces_;
+  absl::Status reduced_;  // what came of it
 };
 
 }  // namespace

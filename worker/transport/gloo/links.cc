@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
 #include "worker/transport/gloo/rendezvous.h"
 #include "worker/transport/gloo/torch_guard.h"
 
@@ -97,15 +98,29 @@ absl::StatusOr<Links::Ticket> Links::Begin(absl::string_view what, int peer,
 }
 
 absl::Status Links::Await(Ticket ticket, MonoTime deadline) {
+  while (true) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const bool done, Wait(ticket, deadline, /*heeds_pokes=*/false));
+    if (done) return absl::OkStatus();
+  }
+}
+
+absl::StatusOr<bool> Links::AwaitUnlessPoked(Ticket ticket) {
+  return Wait(ticket, MonoTime::Infinite(), /*heeds_pokes=*/true);
+}
+
+absl::StatusOr<bool> Links::Wait(Ticket ticket, MonoTime deadline, bool heeds_pokes) {
   const auto found = under_way_.find(ticket);
   LOCKSTEP_CHECK(found != under_way_.end());
   const Work work = found->second.work;
   {
     MutexLock lock(&mu_);
+    if (heeds_pokes && std::exchange(poked_, false)) return false;
     if (!interruption_.ok()) work->abort();
+    deadline = standing_deadline_.value_or(deadline);
     awaited_ = work;
     awaited_peer_ = found->second.peer;
     deadline_ = deadline;
+    heeds_pokes_ = heeds_pokes;
     broken_off_ = absl::OkStatus();
   }
   bool done = false;
@@ -115,13 +130,51 @@ absl::Status Links::Await(Ticket ticket, MonoTime deadline) {
   {
     MutexLock lock(&mu_);
     awaited_.reset();
-    if (status.ok() && !done) status = broken_off_;
+    if (status.ok() && !done) {
+      status = broken_off_;
+      if (status.ok() && interruption_.ok()) {
+        if (heeds_pokes) poked_ = false;
+        return false;
+      }
+    }
+    if (status.ok() && done) {
+      traffic_.sent_bytes += found->second.traffic.sent_bytes;
+      traffic_.received_bytes += found->second.traffic.received_bytes;
+    }
   }
   if (!status.ok() || !done) return Explain(status);
-  traffic_.sent_bytes += found->second.traffic.sent_bytes;
-  traffic_.received_bytes += found->second.traffic.received_bytes;
   under_way_.erase(found);
-  return status;
+  return true;
+}
+
+void Links::Poke() {
+  MutexLock lock(&mu_);
+  poked_ = true;
+  if (awaited_ && heeds_pokes_) awaited_->abort();
+}
+
+void Links::GoAway() {
+  MutexLock lock(&mu_);
+  away_ = true;
+  standing_deadline_ = MonoTime::Infinite();
+}
+
+void Links::ComeBack(MonoTime deadline) {
+  MutexLock lock(&mu_);
+  away_ = false;
+  standing_deadline_ = deadline;
+  deadline_ = deadline;
+  changed_.SignalAll();
+}
+
+void Links::TakeBack() {
+  MutexLock lock(&mu_);
+  standing_deadline_.reset();
+}
+
+TrafficCounters Links::traffic() const {
+  MutexLock lock(&mu_);
+  return traffic_;
 }
 
 // Gloo does not tell a wait that its connection is gone if its message is half-way,
@@ -153,6 +206,7 @@ void Links::Interrupt(const absl::Status& why) {
     MutexLock lock(&mu_);
     if (!interruption_.ok() || closed_) return;
     interruption_ = why;
+    changed_.SignalAll();
     if (awaited_) awaited_->abort();
   }
   RollCall(store_, group_, absl::AbortedError(why.message()));
@@ -164,6 +218,8 @@ absl::Status Links::Explain(const absl::Status& fault) {
   bool closed;
   {
     MutexLock lock(&mu_);
+    changed_.AwaitFor(&mu_, absl::InfiniteDuration(),
+                      [&] { return !away_ || !interruption_.ok(); });
     // Peers should find the reason when they find the links closed.
     if (!interruption_.ok()) changed_.AwaitFor(&mu_, kGlooGrace, [&] { return closed_; });
     interruption = interruption_;

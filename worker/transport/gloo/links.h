@@ -9,7 +9,7 @@
 // Gloo checks nothing and kills the process on messages of another length than
 // expected, so both sides must have agreed on what moves.
 //
-// Used by one thread; Interrupt() may be called from any.
+// Used by one thread at a time; Interrupt() may be called from any.
 #ifndef LOCKSTEP_WORKER_TRANSPORT_GLOO_LINKS_H_
 #define LOCKSTEP_WORKER_TRANSPORT_GLOO_LINKS_H_
 
@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -51,8 +52,23 @@ class Links {
   //   that are missing; Aborted after Interrupt() here or on a peer.
   absl::Status Await(Ticket ticket, MonoTime deadline);
 
-  // Of all messages that were awaited.
-  const TrafficCounters& traffic() const { return traffic_; }
+  // The same, as long as nothing else is to be done: whether it is sent or received;
+  // false: Poke() was called since this was called last. The deadline is that of
+  // ComeBack().
+  absl::StatusOr<bool> AwaitUnlessPoked(Ticket ticket);
+  void Poke();  // any thread
+
+  // The thread that the links belong to hands them to another and is busy elsewhere:
+  // waits have no deadline, and this rank speaks of a fault only when it is back, as it
+  // may be the one that the others miss.
+  void GoAway();
+  // It is back, and waits for that other thread until `deadline`.
+  void ComeBack(MonoTime deadline);
+  // The links are its own again.
+  void TakeBack();
+
+  // Of all messages that were awaited. Any thread.
+  TrafficCounters traffic() const;
 
   // Ends the wait of this rank at once, and those of peers.
   void Interrupt(const absl::Status& why);
@@ -68,6 +84,7 @@ class Links {
   template <typename Start>
   absl::StatusOr<Ticket> Begin(absl::string_view what, int peer, TrafficCounters traffic,
                                Start start);
+  absl::StatusOr<bool> Wait(Ticket ticket, MonoTime deadline, bool heeds_pokes);
   // Closes the links. The fault with the ranks that are missing.
   absl::Status Explain(const absl::Status& fault);
   void Close();
@@ -85,9 +102,9 @@ class Links {
   };
   std::map<Ticket, Message> under_way_;
   Ticket next_ = 0;
-  TrafficCounters traffic_;
 
-  Mutex mu_;
+  mutable Mutex mu_;
+  TrafficCounters traffic_ ABSL_GUARDED_BY(mu_);
   CondVar changed_;
   bool over_ ABSL_GUARDED_BY(mu_) = false;    // the watch
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
@@ -97,6 +114,10 @@ class Links {
   int awaited_peer_ ABSL_GUARDED_BY(mu_) = 0;
   MonoTime deadline_ ABSL_GUARDED_BY(mu_);
   absl::Status broken_off_ ABSL_GUARDED_BY(mu_);
+  bool heeds_pokes_ ABSL_GUARDED_BY(mu_) = false;  // that wait
+  bool poked_ ABSL_GUARDED_BY(mu_) = false;
+  bool away_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<MonoTime> standing_deadline_ ABSL_GUARDED_BY(mu_);  // of every wait
   // By rank, none for this one: the receive of a message that never comes.
   std::vector<Work> sentinels_ ABSL_GUARDED_BY(mu_);
   std::byte never_{};

@@ -74,9 +74,9 @@ absl::Status Pipeline::Combine(const Rounds& rounds, std::int64_t round, MonoTim
     LOCKSTEP_RETURN_IF_ERROR(links_.Await(ticket, deadline));
   }
   under_way.versions.clear();
-  if (rounds.combines && mine.version_bytes > 0) {
+  if (rounds.combine && (mine.version_bytes > 0 || mine.part_bytes > 0)) {
     std::vector<const std::byte*> versions;
-    for (int r = 0; r < world_size_; ++r) {
+    for (int r = 0; rounds.combines && r < world_size_; ++r) {
       versions.push_back(r == rank_ ? mine.version : ReceivedFrom(rounds, round, r));
     }
     rounds.combine(round, versions);

@@ -46,7 +46,8 @@ struct Rounds {
   bool spreads = false;         // parts are sent
   std::function<Piece(std::int64_t round, int owner)> piece;
   std::function<void(std::int64_t round)> begin = nullptr;
-  // Makes this rank's part, unless it is empty, of the versions by rank.
+  // Makes this rank's part, unless it is empty, of the versions by rank, if they are
+  // sent.
   std::function<void(std::int64_t round, std::span<const std::byte* const> versions)> combine =
       nullptr;
   std::function<void(std::int64_t round)> end = nullptr;

@@ -1,0 +1,113 @@
+// EarlyReduction: gradients go to their owners while backward still makes them.
+//
+// The calling thread says what is ready; the communication thread runs the reduction.
+// Each shard is cut into slices, counted from the end of the last arena, as backward
+// makes the last layer's gradients first. Between two ranks slices go in that order, so
+// that both sides know which comes next; otherwise nobody waits for a turn: each rank
+// sends every owner its next slice as soon as it is complete. So an owner is not idle
+// while another's shard is being made, and when backward is over all links are in use.
+//
+// An owner adds a slice up once all versions of it are there, in rank order, into its
+// own part of its own arena, or beside it if the arena's type is shorter than float.
+//
+// What each function may be called by is said there.
+#ifndef LOCKSTEP_WORKER_TRANSPORT_GLOO_EARLY_REDUCTION_H_
+#define LOCKSTEP_WORKER_TRANSPORT_GLOO_EARLY_REDUCTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/base/mutex.h"
+#include "common/sharding/shard_plan.h"
+#include "worker/transport/gloo/links.h"
+#include "worker/transport/gloo/ready_ranges.h"
+#include "worker/transport/transport.h"
+
+namespace lockstep::gloo_links {
+
+class EarlyReduction {
+ public:
+  // One arena of it.
+  struct Part {
+    int arena = 0;  // its number
+    Arena gradients;
+    std::vector<Shard> shards;  // by rank
+    std::vector<float> short_sums = {};  // where the arena has no room for them
+    bool over = false;                   // used up or dropped
+  };
+
+  EarlyReduction(int rank, int world_size, std::int64_t slice_bytes)
+      : rank_(rank), world_size_(world_size), slice_bytes_(slice_bytes) {}
+
+  // The calling thread, while Run() does not.
+  void Begin(Links* links, std::vector<Part> parts);
+  // What is left of it is forgotten.
+  void Drop();
+  bool has_parts() const;
+  // Null: none was begun of that arena, or it was used up or dropped.
+  const Part* Find(int arena) const;
+  // By rank, as Run() was given them.
+  const std::vector<float>& weights() const { return weights_; }
+  // Those of this rank's shard, until the next Begin() or until somebody writes there.
+  std::span<const float> UseUp(int arena);
+
+  // The calling thread, also while Run() does.
+  // Errors: FailedPrecondition: not all elements are ready.
+  absl::Status CheckAllReady() const;
+
+  // Any thread.
+  void MarkReady(const Arena& gradients, std::int64_t begin, std::int64_t end);
+  // Ends Run() where it waits for this rank; the caller ends the waits of the links.
+  void Stop(const absl::Status& why);
+
+  // The communication thread. `weights` by rank. Errors: as Links::Await(), or `why` of
+  // Stop().
+  absl::Status Run(std::vector<float> weights);
+
+ private:
+  struct Slice {
+    std::size_t part = 0;
+    Shard elements;
+  };
+
+  absl::Status SendWhatIsReady();
+  absl::Status PostReceives();
+  // Of the slice that is added up next, if there is one; false: poked.
+  absl::StatusOr<bool> AwaitVersions();
+  // Until this rank can send or add up something; false: all is done.
+  absl::StatusOr<bool> AwaitReadiness();
+  void AddUpIfReady();
+  std::byte* ReceivedFrom(std::size_t slice, int peer);
+
+  bool IsReady(const Slice& slice) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool CanSend() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool CanAddUp() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const int rank_;
+  const int world_size_;
+  const std::int64_t slice_bytes_;
+  Links* links_ = nullptr;
+  std::vector<Part> parts_;
+  std::vector<std::vector<Slice>> slices_;  // by owner, as they go there
+  std::vector<float> weights_;
+
+  // Of Run().
+  std::size_t posted_ = 0;  // slices of this rank's shard that are received
+  std::size_t added_ = 0;   // those of them that are added up
+  std::vector<std::vector<Links::Ticket>> arriving_;  // by such slice
+  std::vector<Links::Ticket> sent_;
+  std::vector<std::byte> received_;
+
+  mutable Mutex mu_;
+  CondVar changed_;
+  std::vector<ReadyRanges> ready_ ABSL_GUARDED_BY(mu_);  // by part
+  std::vector<std::size_t> next_ ABSL_GUARDED_BY(mu_);   // slice to send, by owner
+  absl::Status stopped_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace lockstep::gloo_links
+
+#endif  // LOCKSTEP_WORKER_TRANSPORT_GLOO_EARLY_REDUCTION_H_
