@@ -90,6 +90,7 @@ bool Eventually(Condition condition) {
 }
 
 TEST_P(GlooOverlap, WhatIsReadyTravelsBeforeAnyCollectiveCall) {
+  std::barrier halfway(world_size());
   RunRanks([&](int rank, Transport& transport) {
     const Gradients gradients = Allocate(transport);
     const std::int64_t shard_bytes = gradients.arena.bytes() / world_size();
@@ -102,6 +103,7 @@ TEST_P(GlooOverlap, WhatIsReadyTravelsBeforeAnyCollectiveCall) {
       return transport.traffic().received_bytes - before ==
              (is_last ? shard_bytes * (world_size() - 1) : 0);
     }));
+    halfway.arrive_and_wait();
     transport.GradientsReady(gradients.arena, 0, gradients.shards.back().begin);
     EXPECT_TRUE(Eventually([&] {
       return transport.traffic().received_bytes - before == shard_bytes * (world_size() - 1);
@@ -110,6 +112,29 @@ TEST_P(GlooOverlap, WhatIsReadyTravelsBeforeAnyCollectiveCall) {
     LOCKSTEP_ASSERT_OK(transport.ReduceToOwners(gradients.arena, gradients.shards,
                                                 EqualWeights(world_size()), Ignore));
     EXPECT_EQ(transport.traffic().received_bytes - before, shard_bytes * (world_size() - 1));
+  });
+}
+
+TEST_P(GlooOverlap, ARankThatWaitsForALatePeerSendsWhatGetsReadyMeanwhile) {
+  if (world_size() != 2) GTEST_SKIP();
+  std::barrier both(2);
+  RunRanks([&](int rank, Transport& transport) {
+    const Gradients gradients = Allocate(transport);
+    const Shard& last = gradients.shards[1];
+    const std::int64_t slice = kMinBucketBytes / 4;
+    LOCKSTEP_ASSERT_OK(Begin(transport, gradients));
+    // Rank 1 sends nothing until it has all of the first rank's.
+    for (const std::int64_t begin : {last.end - slice, last.begin}) {
+      if (rank == 0) transport.GradientsReady(gradients.arena, begin, last.end);
+      if (rank == 1) {
+        transport.GradientsReady(gradients.arena, last.begin, last.end);
+        EXPECT_TRUE(Eventually(
+            [&] { return transport.traffic().received_bytes == 4 * (last.end - begin); }));
+      }
+      both.arrive_and_wait();
+    }
+    transport.GradientsReady(gradients.arena, 0, kElements);
+    LOCKSTEP_ASSERT_OK(transport.Agree({}));
   });
 }
 
@@ -215,6 +240,25 @@ TEST_P(GlooOverlap, ARankThatIsNeverReadyIsNamedAtTheDeadline) {
   }
 }
 
+// One is in backward, its communication thread waits for another that has not begun.
+TEST_P(GlooOverlap, RanksThatAreLateAreNamedWhateverTheyAreAt) {
+  if (world_size() < 3) GTEST_SKIP();
+  std::latch others(world_size() - 2);
+  RunRanks(
+      [&](int rank, Transport& transport) {
+        const Gradients gradients = Allocate(transport);
+        if (rank == 2) return others.wait();
+        LOCKSTEP_ASSERT_OK(Begin(transport, gradients));
+        if (rank == 1) return others.wait();
+        transport.GradientsReady(gradients.arena, 0, kElements);
+        EXPECT_THAT(transport.Agree({}),
+                    StatusIs(absl::StatusCode::kDeadlineExceeded,
+                             HasSubstr("w1 (rank 1), w2 (rank 2) did not come in time")));
+        others.arrive_and_wait();
+      },
+      absl::Seconds(1));
+}
+
 // No deadline runs while a rank itself is in backward.
 TEST_P(GlooOverlap, ABackwardMayTakeLongerThanTheDeadline) {
   constexpr absl::Duration kDeadline = absl::Milliseconds(500);
@@ -282,7 +326,14 @@ TEST_P(GlooOverlap, ATransportThatGoesInTheMiddleTellsPeers) {
           const Gradients gradients = Allocate(transport);
           LOCKSTEP_ASSERT_OK(Begin(transport, gradients));
           if (rank == 1) {
-            if (some_ready) transport.GradientsReady(gradients.arena, 10, kElements);
+            if (some_ready) {
+              transport.GradientsReady(gradients.arena, 10, kElements);
+            } else {
+              // What it waits for then is itself.
+              EXPECT_TRUE(Eventually([&] {
+                return transport.traffic().received_bytes == kMinBucketBytes * (world_size() - 1);
+              }));
+            }
             return;
           }
           transport.GradientsReady(gradients.arena, 0, kElements);
