@@ -271,7 +271,7 @@ TEST(DecideHello, HoldsThePlaceOfAMemberThatFinished) {
 
 TEST(DecideHello, RefusesAModelThatCannotBeSharded) {
   Hello hello = HelloOf("w3", 1, 0);
-  hello.manifest.parameters[0].tensor.dtype = DType::kBfloat16;
+  hello.manifest.parameters[0].tensor.dtype = DType::kFloat64;
   JobState job = RunningJob();
   job.manifest.reset();
   EXPECT_THAT(DecideHello(job, hello).why,
