@@ -18,30 +18,17 @@ namespace {
 template <typename Bits>
 constexpr Bits kMagnitude = std::numeric_limits<Bits>::max();  // all but the sign
 
-template <typename Bits>
-LOCKSTEP_VECTORIZE Bits Largest(const Bits* values, std::size_t n) {
-  Bits lanes[kStripElements] = {};
-  ForEachStrip(n, [&](std::size_t begin, auto width) {
-    PrefetchToRead(values + begin);
-#pragma GCC ivdep
-    for (std::size_t j = 0; j < width; ++j) {
-      const Bits bits = values[begin + j] & kMagnitude<Bits>;
-      lanes[j] = std::max(lanes[j], bits);
-    }
-  });
-  return *std::ranges::max_element(lanes);
-}
-
-template <typename Bits>
-LOCKSTEP_VECTORIZE Bits CopyLargest(const Bits* from, Bits* to, std::size_t n) {
+// `to`: where they are copied, if `kCopies`.
+template <bool kCopies, typename Bits>
+LOCKSTEP_VECTORIZE Bits Largest(const Bits* from, Bits* to, std::size_t n) {
   Bits lanes[kStripElements] = {};
   ForEachStrip(n, [&](std::size_t begin, auto width) {
     PrefetchToRead(from + begin);
-    PrefetchToWrite(to + begin);
+    if constexpr (kCopies) PrefetchToWrite(to + begin);
 #pragma GCC ivdep
     for (std::size_t j = 0; j < width; ++j) {
       const Bits value = from[begin + j];
-      to[begin + j] = value;
+      if constexpr (kCopies) to[begin + j] = value;
       lanes[j] = std::max<Bits>(lanes[j], value & kMagnitude<Bits>);
     }
   });
@@ -64,23 +51,24 @@ float Value(DType dtype, std::int32_t bits) {
   return std::isnan(value) ? std::numeric_limits<float>::infinity() : value;
 }
 
+template <bool kCopies>
+float LargestOf(DType dtype, const std::byte* from, std::byte* to, std::int64_t elements) {
+  const auto largest = [&]<typename Bits>(Bits) -> std::int32_t {
+    return Largest<kCopies>(reinterpret_cast<const Bits*>(from), reinterpret_cast<Bits*>(to),
+                            static_cast<std::size_t>(elements));
+  };
+  return Value(dtype, ElementBytes(dtype) == 2 ? largest(std::int16_t()) : largest(std::int32_t()));
+}
+
 }  // namespace
 
 float LargestMagnitude(DType dtype, const std::byte* values, std::int64_t elements) {
-  if (ElementBytes(dtype) == 2) {
-    return Value(dtype, Largest(reinterpret_cast<const std::int16_t*>(values), elements));
-  }
-  return Value(dtype, Largest(reinterpret_cast<const std::int32_t*>(values), elements));
+  return LargestOf<false>(dtype, values, nullptr, elements);
 }
 
 float CopyAndFindLargest(DType dtype, const std::byte* from, std::byte* to,
                          std::int64_t elements) {
-  if (ElementBytes(dtype) == 2) {
-    return Value(dtype, CopyLargest(reinterpret_cast<const std::int16_t*>(from),
-                                    reinterpret_cast<std::int16_t*>(to), elements));
-  }
-  return Value(dtype, CopyLargest(reinterpret_cast<const std::int32_t*>(from),
-                                  reinterpret_cast<std::int32_t*>(to), elements));
+  return LargestOf<true>(dtype, from, to, elements);
 }
 
 }  // namespace lockstep

@@ -235,51 +235,19 @@ struct Term {
   float weight = 0;
 };
 
-template <typename T>
-LOCKSTEP_VECTORIZE void BeginWith(Term<T> a, std::size_t n, float* tile) {
+// Adds `first` and `more` to the tile, or begins it with them: each is read and added in
+// its order, so that several at once save passes over the tile and no bit.
+template <bool kBegins, typename T, typename... More>
+LOCKSTEP_VECTORIZE void AddUpTerms(std::size_t n, float* tile, Term<T> first, More... more) {
   ForEachStrip(n, [=](std::size_t begin, auto width) {
-    PrefetchToRead(a.values + begin);
+    PrefetchToRead(first.values + begin);
+    (PrefetchToRead(more.values + begin), ...);
 #pragma GCC ivdep
     for (std::size_t i = begin; i < begin + width; ++i) {
-      tile[i] = a.weight * static_cast<float>(a.values[i]);
-    }
-  });
-}
-
-// Two at once, each read and each addition in its order: a pass over the tile is saved.
-template <typename T>
-LOCKSTEP_VECTORIZE void BeginWith(Term<T> a, Term<T> b, std::size_t n, float* tile) {
-  ForEachStrip(n, [=](std::size_t begin, auto width) {
-    PrefetchToRead(a.values + begin);
-    PrefetchToRead(b.values + begin);
-#pragma GCC ivdep
-    for (std::size_t i = begin; i < begin + width; ++i) {
-      tile[i] = a.weight * static_cast<float>(a.values[i]) +
-                b.weight * static_cast<float>(b.values[i]);
-    }
-  });
-}
-
-template <typename T>
-LOCKSTEP_VECTORIZE void Add(Term<T> a, std::size_t n, float* tile) {
-  ForEachStrip(n, [=](std::size_t begin, auto width) {
-    PrefetchToRead(a.values + begin);
-#pragma GCC ivdep
-    for (std::size_t i = begin; i < begin + width; ++i) {
-      tile[i] += a.weight * static_cast<float>(a.values[i]);
-    }
-  });
-}
-
-template <typename T>
-LOCKSTEP_VECTORIZE void Add(Term<T> a, Term<T> b, std::size_t n, float* tile) {
-  ForEachStrip(n, [=](std::size_t begin, auto width) {
-    PrefetchToRead(a.values + begin);
-    PrefetchToRead(b.values + begin);
-#pragma GCC ivdep
-    for (std::size_t i = begin; i < begin + width; ++i) {
-      tile[i] = (tile[i] + a.weight * static_cast<float>(a.values[i])) +
-                b.weight * static_cast<float>(b.values[i]);
+      const float product = first.weight * static_cast<float>(first.values[i]);
+      float sum = kBegins ? product : tile[i] + product;
+      ((sum += more.weight * static_cast<float>(more.values[i])), ...);
+      tile[i] = sum;
     }
   });
 }
@@ -298,11 +266,13 @@ void WeightedSumOf(Sources sources, std::span<const float> weights, std::int64_t
     const auto term = [&](std::size_t i) {
       return Term<T>{terms[i].values + start, terms[i].weight};
     };
-    if (terms.size() == 1) BeginWith(term(0), n, tile);
-    if (terms.size() >= 2) BeginWith(term(0), term(1), n, tile);
+    if (terms.size() == 1) AddUpTerms<true>(n, tile, term(0));
+    if (terms.size() >= 2) AddUpTerms<true>(n, tile, term(0), term(1));
     std::size_t next = 2;
-    for (; next + 1 < terms.size(); next += 2) Add(term(next), term(next + 1), n, tile);
-    if (next < terms.size()) Add(term(next), n, tile);
+    for (; next + 1 < terms.size(); next += 2) {
+      AddUpTerms<false>(n, tile, term(next), term(next + 1));
+    }
+    if (next < terms.size()) AddUpTerms<false>(n, tile, term(next));
     consume(start, {tile, n});
   }
 }
