@@ -51,9 +51,7 @@ absl::Status SessionOptions::Validate() const {
     return Refuse("gloo_interface", gloo_interface,
                   "name the network interface that the peers can reach, as lo or eth0");
   }
-  if (transport == "gloo" &&
-      (gloo_bucket_bytes < kMinBucketBytes || gloo_bucket_bytes > kMaxBucketBytes ||
-       gloo_bucket_bytes % 16 != 0)) {
+  if (transport == "gloo" && !IsBucketSize(gloo_bucket_bytes)) {
     return Refuse("gloo_bucket_bytes", absl::StrCat(gloo_bucket_bytes),
                   absl::StrCat("allowed are multiples of 16 from ", kMinBucketBytes, " to ",
                                kMaxBucketBytes));

@@ -12,8 +12,6 @@ namespace lockstep::gloo_links {
 namespace {
 
 constexpr std::int32_t kTag = Links::kMaxTag - 2;
-// Slices of its shard that an owner receives at a time.
-constexpr std::size_t kSlicesAhead = 4;
 
 }  // namespace
 
@@ -110,8 +108,7 @@ absl::Status EarlyReduction::Run(std::vector<float> weights) {
   added_ = 0;
   arriving_.assign(slices_[rank_].size(), {});
   sent_.clear();
-  const std::size_t needed = kSlicesAhead * (world_size_ - 1) * slice_bytes_;
-  if (received_.size() < needed) received_.resize(needed);
+  inbox_.MakeRoom(slice_bytes_);
   while (true) {
     LOCKSTEP_RETURN_IF_ERROR(SendWhatIsReady());
     LOCKSTEP_RETURN_IF_ERROR(PostReceives());
@@ -152,7 +149,7 @@ absl::Status EarlyReduction::SendWhatIsReady() {
 }
 
 absl::Status EarlyReduction::PostReceives() {
-  const std::size_t end = std::min(slices_[rank_].size(), added_ + kSlicesAhead);
+  const std::size_t end = std::min(slices_[rank_].size(), added_ + kPartsAhead);
   for (; posted_ < end; ++posted_) {
     const Slice& slice = slices_[rank_][posted_];
     for (int i = 1; i < world_size_; ++i) {
@@ -160,7 +157,7 @@ absl::Status EarlyReduction::PostReceives() {
       LOCKSTEP_ASSIGN_OR_RETURN(
           const Links::Ticket ticket,
           links_->Receive(
-              from, kTag, ReceivedFrom(posted_, from),
+              from, kTag, inbox_.Version(posted_, from),
               slice.elements.elements() * ElementBytes(parts_[slice.part].gradients.dtype)));
       arriving_[posted_].push_back(ticket);
     }
@@ -202,7 +199,7 @@ void EarlyReduction::AddUpIfReady() {
   std::vector<const std::byte*> versions;
   for (int r = 0; r < world_size_; ++r) {
     versions.push_back(r == rank_ ? part.gradients.at(slice.elements.begin)
-                                  : ReceivedFrom(added_, r));
+                                  : inbox_.Version(added_, r));
   }
   float* const into = part.gradients.dtype == DType::kFloat32
                           ? part.gradients.floats().data() + slice.elements.begin
@@ -212,12 +209,6 @@ void EarlyReduction::AddUpIfReady() {
                 std::ranges::copy(sums, into + begin);
               });
   ++added_;
-}
-
-std::byte* EarlyReduction::ReceivedFrom(std::size_t slice, int peer) {
-  const std::size_t slot =
-      slice % kSlicesAhead * (world_size_ - 1) + (peer < rank_ ? peer : peer - 1);
-  return received_.data() + slot * slice_bytes_;
 }
 
 }  // namespace lockstep::gloo_links

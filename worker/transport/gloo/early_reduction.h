@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "common/base/mutex.h"
 #include "common/sharding/shard_plan.h"
+#include "worker/transport/gloo/inbox.h"
 #include "worker/transport/gloo/links.h"
 #include "worker/transport/gloo/ready_ranges.h"
 #include "worker/transport/transport.h"
@@ -39,8 +40,9 @@ class EarlyReduction {
     bool over = false;                   // used up or dropped
   };
 
-  EarlyReduction(int rank, int world_size, std::int64_t slice_bytes)
-      : rank_(rank), world_size_(world_size), slice_bytes_(slice_bytes) {}
+  // Versions are received in `inbox` while it runs.
+  EarlyReduction(Inbox* inbox, int rank, int world_size, std::int64_t slice_bytes)
+      : inbox_(*inbox), rank_(rank), world_size_(world_size), slice_bytes_(slice_bytes) {}
 
   // The calling thread, while Run() does not.
   void Begin(Links* links, std::vector<Part> parts);
@@ -80,12 +82,12 @@ class EarlyReduction {
   // Until this rank can send or add up something; false: all is done.
   absl::StatusOr<bool> AwaitReadiness();
   void AddUpIfReady();
-  std::byte* ReceivedFrom(std::size_t slice, int peer);
 
   bool IsReady(const Slice& slice) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool CanSend() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool CanAddUp() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  Inbox& inbox_;
   const int rank_;
   const int world_size_;
   const std::int64_t slice_bytes_;
@@ -99,7 +101,6 @@ class EarlyReduction {
   std::size_t added_ = 0;   // those of them that are added up
   std::vector<std::vector<Links::Ticket>> arriving_;  // by such slice
   std::vector<Links::Ticket> sent_;
-  std::vector<std::byte> received_;
 
   mutable Mutex mu_;
   CondVar changed_;

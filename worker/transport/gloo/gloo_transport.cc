@@ -16,6 +16,7 @@
 #include "worker/transport/checked_transport.h"
 #include "worker/transport/combine/combine.h"
 #include "worker/transport/gloo/early_reduction.h"
+#include "worker/transport/gloo/inbox.h"
 #include "worker/transport/gloo/links.h"
 #include "worker/transport/gloo/messages.h"
 #include "worker/transport/gloo/pipeline.h"
@@ -49,9 +50,10 @@ class GlooTransport final : public CheckedTransport {
   GlooTransport(const Group& group, std::int64_t bucket_bytes, std::unique_ptr<Links> links)
       : CheckedTransport(group),
         bucket_bytes_(bucket_bytes),
-        early_(rank(), world_size(), bucket_bytes),
+        inbox_(rank(), world_size()),
+        early_(&inbox_, rank(), world_size(), bucket_bytes),
         links_(std::move(links)),
-        pipeline_(links_.get(), rank(), world_size()) {}
+        pipeline_(links_.get(), &inbox_, rank(), world_size()) {}
 
   ~GlooTransport() override {
     if (!reduces_.joinable()) return;
@@ -308,6 +310,7 @@ class GlooTransport final : public CheckedTransport {
   // Memory that messages may still be under way from goes after the links.
   std::vector<Arena> arenas_;
   std::vector<HostMemory> memory_;  // by arena
+  gloo_links::Inbox inbox_;
   EarlyReduction early_;
   const std::unique_ptr<Links> links_;
   Pipeline pipeline_;
@@ -322,8 +325,7 @@ class GlooTransport final : public CheckedTransport {
 absl::StatusOr<std::unique_ptr<Transport>> GlooFactory::Create(const Group& group,
                                                                const ExchangeEndpoint& exchange) {
   LOCKSTEP_RETURN_IF_ERROR(Validate(group));
-  if (options_.bucket_bytes < kMinBucketBytes || options_.bucket_bytes > kMaxBucketBytes ||
-      options_.bucket_bytes % 16 != 0) {
+  if (!IsBucketSize(options_.bucket_bytes)) {
     return absl::InvalidArgumentError(
         absl::StrCat("buckets of ", options_.bucket_bytes, " bytes; they must have ",
                      kMinBucketBytes, " to ", kMaxBucketBytes, ", a multiple of 16"));

@@ -33,6 +33,10 @@ struct GlooOptions {
 
 inline constexpr std::int64_t kMinBucketBytes = 1 << 20;
 inline constexpr std::int64_t kMaxBucketBytes = 32 << 20;
+// Within those bounds, and of whole elements of any type.
+inline bool IsBucketSize(std::int64_t bytes) {
+  return bytes >= kMinBucketBytes && bytes <= kMaxBucketBytes && bytes % 16 == 0;
+}
 
 // Thread-safe.
 class GlooFactory final : public TransportFactory {
@@ -41,7 +45,7 @@ class GlooFactory final : public TransportFactory {
 
   std::string name() const override { return "gloo"; }
   // Also FailedPrecondition: there is no such interface; InvalidArgument: buckets are not
-  // of kMinBucketBytes to kMaxBucketBytes and a multiple of 16, or ranks disagree on them.
+  // as IsBucketSize() says, or ranks disagree on them.
   absl::StatusOr<std::unique_ptr<Transport>> Create(const Group& group,
                                                     const ExchangeEndpoint& exchange) override;
 

@@ -15,10 +15,7 @@ std::int32_t PartTag(std::int64_t round) { return VersionTag(round) + 1; }
 
 absl::Status Pipeline::Run(const Rounds& rounds, MonoTime deadline) {
   under_way_.assign(kRoundsUnderWay, {});
-  const std::int64_t needed = rounds.combines ? kRoundsAhead * (world_size_ - 1) *
-                                                    rounds.version_bytes
-                                              : 0;
-  if (static_cast<std::int64_t>(received_.size()) < needed) received_.resize(needed);
+  if (rounds.combines) inbox_.MakeRoom(rounds.version_bytes);
   // Ahead of what is combined by kRoundsAhead, ahead of what is ended by kRoundsUnderWay.
   for (std::int64_t step = 0; step < rounds.count + kRoundsUnderWay; ++step) {
     const std::int64_t combined = step - kRoundsAhead;
@@ -43,7 +40,7 @@ absl::Status Pipeline::Begin(const Rounds& rounds, std::int64_t round) {
     if (rounds.combines && mine.version_bytes > 0) {
       LOCKSTEP_ASSIGN_OR_RETURN(
           const Links::Ticket ticket,
-          links_.Receive(from, VersionTag(round), ReceivedFrom(rounds, round, from),
+          links_.Receive(from, VersionTag(round), inbox_.Version(round, from),
                          mine.version_bytes));
       under_way.versions.push_back(ticket);
     }
@@ -77,7 +74,7 @@ absl::Status Pipeline::Combine(const Rounds& rounds, std::int64_t round, MonoTim
   if (rounds.combine && (mine.version_bytes > 0 || mine.part_bytes > 0)) {
     std::vector<const std::byte*> versions;
     for (int r = 0; rounds.combines && r < world_size_; ++r) {
-      versions.push_back(r == rank_ ? mine.version : ReceivedFrom(rounds, round, r));
+      versions.push_back(r == rank_ ? mine.version : inbox_.Version(round, r));
     }
     rounds.combine(round, versions);
   }
@@ -98,12 +95,6 @@ absl::Status Pipeline::End(const Rounds& rounds, std::int64_t round, MonoTime de
   under_way.others.clear();
   if (rounds.end) rounds.end(round);
   return absl::OkStatus();
-}
-
-std::byte* Pipeline::ReceivedFrom(const Rounds& rounds, std::int64_t round, int peer) {
-  const std::int64_t slot =
-      round % kRoundsAhead * (world_size_ - 1) + (peer < rank_ ? peer : peer - 1);
-  return received_.data() + slot * rounds.version_bytes;
 }
 
 }  // namespace lockstep::gloo_links

@@ -19,15 +19,15 @@
 
 #include "absl/status/status.h"
 #include "common/base/mono_time.h"
+#include "worker/transport/gloo/inbox.h"
 #include "worker/transport/gloo/links.h"
 
 namespace lockstep::gloo_links {
 
 // How many rounds are begun and not ended, at most.
 inline constexpr std::int64_t kRoundsUnderWay = 8;
-// Of these, how many are begun before the first is combined: what an owner keeps of
-// each peer.
-inline constexpr std::int64_t kRoundsAhead = 4;
+// Of these, how many are begun before the first is combined.
+inline constexpr std::int64_t kRoundsAhead = kPartsAhead;
 
 // Of one owner in one round, on this rank. `version` may be `part`: it has arrived at
 // the owner before the part comes back.
@@ -53,11 +53,12 @@ struct Rounds {
   std::function<void(std::int64_t round)> end = nullptr;
 };
 
-// Keeps the memory that it receives versions in. Used by one thread.
+// Used by one thread.
 class Pipeline {
  public:
-  Pipeline(Links* links, int rank, int world_size)
-      : links_(*links), rank_(rank), world_size_(world_size) {}
+  // Versions are received in `inbox` while it runs.
+  Pipeline(Links* links, Inbox* inbox, int rank, int world_size)
+      : links_(*links), inbox_(*inbox), rank_(rank), world_size_(world_size) {}
 
   // Errors: as Links::Await().
   absl::Status Run(const Rounds& rounds, MonoTime deadline);
@@ -71,13 +72,12 @@ class Pipeline {
   absl::Status Begin(const Rounds& rounds, std::int64_t round);
   absl::Status Combine(const Rounds& rounds, std::int64_t round, MonoTime deadline);
   absl::Status End(const Rounds& rounds, std::int64_t round, MonoTime deadline);
-  std::byte* ReceivedFrom(const Rounds& rounds, std::int64_t round, int peer);
 
   Links& links_;
+  Inbox& inbox_;
   const int rank_;
   const int world_size_;
   std::vector<Round> under_way_;
-  std::vector<std::byte> received_;
 };
 
 }  // namespace lockstep::gloo_links
