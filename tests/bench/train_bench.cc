@@ -101,10 +101,12 @@ class TrainBench final : public RankBench {
     laps.End("2 buffers");
     const at::Tensor loss = at::cross_entropy_loss(model_->forward(images), labels);
     laps.End("3 forward");
+    const StepOptions step = {.samples = batch};
+    LOCKSTEP_RETURN_IF_ERROR(session.BeforeBackward(step));
     loss.backward();
     losses_.push_back(loss.item<double>());
     laps.End("4 backward");
-    LOCKSTEP_RETURN_IF_ERROR(session.Step({.samples = batch}));
+    LOCKSTEP_RETURN_IF_ERROR(session.Step(step));
     laps.End("5 step");
     return absl::OkStatus();
   }

@@ -141,14 +141,18 @@ class Training {
     const std::span<const std::int64_t> indices = sampler_.Batch(session_->step());
     const auto samples = static_cast<std::int64_t>(indices.size());
     LOCKSTEP_RETURN_IF_ERROR(session_->BeforeForward());
+    at::Tensor loss;  // not defined: no data left
     if (samples > 0) {
       const Batch batch = MakeBatch(train_, samples, [&](std::int64_t i) { return indices[i]; });
-      const at::Tensor loss =
-          at::cross_entropy_loss(classifier_->Forward(batch.images), batch.labels);
+      loss = at::cross_entropy_loss(classifier_->Forward(batch.images), batch.labels);
+    }
+    const StepOptions step = {.samples = samples};
+    LOCKSTEP_RETURN_IF_ERROR(session_->BeforeBackward(step));
+    if (loss.defined()) {
       loss.backward();
       loss_ = loss.item<double>();
     }
-    LOCKSTEP_RETURN_IF_ERROR(session_->Step({.samples = samples}));
+    LOCKSTEP_RETURN_IF_ERROR(session_->Step(step));
     training_time_ += clock_.Now() - start;
     report_.images += samples;
     Note(before);

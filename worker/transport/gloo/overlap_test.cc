@@ -153,6 +153,7 @@ TEST_P(GlooOverlap, TwoBeginningsInOneStepAreAnError) {
 TEST_P(GlooOverlap, GradientsThatAreNotReadyAreAnErrorOfTheNextCallAndPeersAreTold) {
   if (world_size() < 2) GTEST_SKIP();
   const absl::Time start = absl::Now();
+  std::barrier through(world_size());
   RunRanks(
       [&](int rank, Transport& transport) {
         const Gradients gradients = Allocate(transport);
@@ -162,6 +163,8 @@ TEST_P(GlooOverlap, GradientsThatAreNotReadyAreAnErrorOfTheNextCallAndPeersAreTo
                     StatusIs(rank == 1 ? absl::StatusCode::kFailedPrecondition
                                        : absl::StatusCode::kAborted,
                              HasSubstr("not all gradients of arena 0 are ready")));
+        // One that goes earlier may be seen to be gone before the news comes.
+        through.arrive_and_wait();
       },
       absl::Seconds(60));
   EXPECT_LT(absl::Now() - start, absl::Seconds(30));
@@ -321,6 +324,7 @@ TEST_P(GlooOverlap, ATransportThatGoesInTheMiddleTellsPeers) {
   if (world_size() < 2) GTEST_SKIP();
   const absl::Time start = absl::Now();
   for (const bool some_ready : {false, true}) {
+    std::barrier others(world_size() - 1);
     RunRanks(
         [&](int rank, Transport& transport) {
           const Gradients gradients = Allocate(transport);
@@ -340,6 +344,7 @@ TEST_P(GlooOverlap, ATransportThatGoesInTheMiddleTellsPeers) {
           EXPECT_THAT(transport.Agree({}),
                       AnyOf(StatusIs(absl::StatusCode::kAborted, HasSubstr("w1 (rank 1)")),
                             StatusIs(absl::StatusCode::kUnavailable, HasSubstr("w1 (rank 1)"))));
+          others.arrive_and_wait();
         },
         absl::Seconds(60));
   }
