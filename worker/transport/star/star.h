@@ -7,7 +7,10 @@
 //   rank 0:  StarListener::Listen -> address() to the others -> Star::Form
 //   others:                                                     Star::Form(address)
 //
-// Exchange() is used by one thread; Abort() by any.
+// Whoever can reach the port and was given the address is trusted; others are dropped. A
+// process that ends is noticed at once, a host that is lost after about ten seconds.
+//
+// Exchange() is used by one thread; Abort() by any, also from OnLoss.
 #ifndef LOCKSTEP_WORKER_TRANSPORT_STAR_STAR_H_
 #define LOCKSTEP_WORKER_TRANSPORT_STAR_STAR_H_
 
@@ -25,11 +28,15 @@
 
 namespace lockstep {
 
+// The largest record of one rank.
+inline constexpr std::size_t kMaxRecordBytes = 64 << 10;
+
 // Rank 0's end, before the others know of it.
 class StarListener {
  public:
   // On the IPv4 or IPv6 address of `interface`, such as "lo" or "eth0", and a free port.
-  // Errors: InvalidArgument: there is no such interface or it has no address.
+  // Errors: InvalidArgument: there is no such interface, or it has no address that other
+  //   hosts could use; Unavailable: the system gives no port.
   static absl::StatusOr<std::unique_ptr<StarListener>> Listen(const std::string& interface);
   virtual ~StarListener() = default;
   // How others reach it: "127.0.0.1:4711 NONCE", where the nonce tells it from another
@@ -39,28 +46,40 @@ class StarListener {
 
 class Star {
  public:
-  // Called at most once, from a thread of the star: the epoch is over because a rank is
-  // gone (Unavailable, named), or because one aborted (with its reason and code). Not called
-  // for this rank's own Abort().
+  // Called at most once, from a thread of the star: the epoch is over, with what Exchange()
+  // then returns. Also after an Exchange() that has returned it; not for this rank's own
+  // Abort(). Must not destroy the star.
   using OnLoss = std::function<void(const absl::Status& why)>;
 
   // Collective; rank 0 gives its listener, the others its address. Checks that all are of
-  // the same epoch and members. Errors: DeadlineExceeded: names who did not come by
-  // group.deadline; Unavailable: rank 0 was not reached; FailedPrecondition: of another epoch,
-  // other members, or another version.
+  // the same epoch and members. Errors:
+  //   DeadlineExceeded: names who did not come by group.deadline, the same text on all that
+  //     did.
+  //   Unavailable: rank 0 was not reached, or a rank went away meanwhile, named.
+  //   FailedPrecondition: ranks are of different epochs or members, on all of them; or what
+  //     listens at the address is another rank 0 or of another release, on this rank alone.
+  //   InvalidArgument: the group or the address is none.
+  // `on_loss` may be null.
   static absl::StatusOr<std::unique_ptr<Star>> Form(const Group& group,
                                                     std::unique_ptr<StarListener> listener,
                                                     const std::string& address, OnLoss on_loss);
+  // Leaves the epoch: peers get an error when they want to meet again. May take a second
+  // if a peer does not read.
   virtual ~Star() = default;
 
-  // All ranks' records by rank, of equal size on all; at most 64 KiB each. A barrier.
-  // Errors: DeadlineExceeded: names who did not come, the same text on all ranks that wait;
-  //   Unavailable: names a rank that is gone; Aborted: a rank aborted, with its reason.
+  // All ranks' records by rank, of equal size on all; at most kMaxRecordBytes each. A
+  // barrier. Errors, the same on all ranks that wait:
+  //   DeadlineExceeded: names who did not come before the first rank's deadline. If rank 0
+  //     does not answer, half a second after it.
+  //   Unavailable: names a rank that is gone, or has left.
+  //   FailedPrecondition: records of different sizes; InvalidArgument: too large.
+  //   That of Abort(), with its code.
   // After an error every later call returns it.
   virtual absl::StatusOr<std::vector<std::string>> Exchange(std::span<const std::byte> mine,
                                                             MonoTime deadline) = 0;
 
-  // Ends this rank's waits, and those of all others, with this reason. Idempotent.
+  // Ends this rank's waits, and those of all others, with this error. Does nothing if the
+  // epoch is over.
   virtual void Abort(const absl::Status& why) = 0;
 };
 
