@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -37,6 +38,7 @@ class Gathering {
 
   absl::StatusOr<std::vector<Connection>> Run() {
     absl::Status status = AwaitAll();
+    if (!status.ok() && !absl::IsDeadlineExceeded(status)) AwaitLatecomers();
     std::vector<Connection> connections;
     for (std::optional<Connection>& rank : ranks_) {
       if (!rank.has_value()) continue;
@@ -53,25 +55,39 @@ class Gathering {
 
  private:
   absl::Status AwaitAll() {
-    const RealClock clock;
-    const MonoTime deadline = clock.Now() + group_.deadline;
+    const MonoTime deadline = clock_.Now() + group_.deadline;
     while (true) {
       TakeIn();
       LOCKSTEP_RETURN_IF_ERROR(HearStrangers());
       const std::vector<int> missing = Missing();
       LOCKSTEP_RETURN_IF_ERROR(HearRanks(missing));
       if (missing.empty()) return absl::OkStatus();
-      if (clock.Now() >= deadline) return Late(missing, /*impatient=*/0);
-      std::vector<pollfd> fds = {
-          {.fd = listener_.socket().get(), .events = POLLIN, .revents = 0}};
-      for (const Connection& stranger : strangers_) {
-        fds.push_back({.fd = stranger.fd(), .events = POLLIN, .revents = 0});
-      }
-      for (const std::optional<Connection>& rank : ranks_) {
-        if (rank.has_value()) fds.push_back({.fd = rank->fd(), .events = POLLIN, .revents = 0});
-      }
-      Poll(fds, deadline);
+      if (clock_.Now() >= deadline) return Late(missing, /*impatient=*/0);
+      Sleep(ranks_, deadline);
     }
+  }
+
+  // So that they are told the reason, and not that nobody listens.
+  void AwaitLatecomers() {
+    const MonoTime until = clock_.Now() + kAnswerTime;
+    while (!Missing().empty() && clock_.Now() < until) {
+      Sleep(/*ranks=*/{}, until);
+      TakeIn();
+      // Who differs is told so as well.
+      HearStrangers().IgnoreError();
+    }
+  }
+
+  // Until somebody connects, or a stranger or one of `ranks` says something or is gone.
+  void Sleep(std::span<const std::optional<Connection>> ranks, MonoTime deadline) {
+    std::vector<pollfd> fds = {{.fd = listener_.socket().get(), .events = POLLIN, .revents = 0}};
+    for (const Connection& stranger : strangers_) {
+      fds.push_back({.fd = stranger.fd(), .events = POLLIN, .revents = 0});
+    }
+    for (const std::optional<Connection>& rank : ranks) {
+      if (rank.has_value()) fds.push_back({.fd = rank->fd(), .events = POLLIN, .revents = 0});
+    }
+    Poll(fds, deadline);
   }
 
   // Bounded: who connects without end must not keep rank 0 from its other work.
@@ -180,6 +196,7 @@ class Gathering {
     connection.Drain();
   }
 
+  const RealClock clock_;
   const Group& group_;
   const Listener& listener_;
   const Hello mine_;
@@ -250,9 +267,8 @@ absl::StatusOr<Connection> JoinRankZero(const Group& group, const std::string& a
       connection.SendLast(FrameKind::kOverdue, Encode(std::int64_t{0}));
       deadline = deadline + kAnswerTime;
     }
-    const MonoTime until = deadline;
     pollfd readable = {.fd = connection.fd(), .events = POLLIN, .revents = 0};
-    Poll({&readable, 1}, until);
+    Poll({&readable, 1}, deadline);
   }
 }
 

@@ -70,7 +70,7 @@ class Loss {
 // "w0", "w1", ... on "lo".
 struct Meeting {
   explicit Meeting(int n, absl::Duration deadline = absl::Seconds(30))
-      : stars(n), losses(std::make_unique<Loss[]>(n)) {
+      : losses(std::make_unique<Loss[]>(n)), stars(n) {
     for (int rank = 0; rank < n; ++rank) {
       groups.push_back({.epoch = Epoch(3), .rank = rank, .deadline = deadline});
       for (int r = 0; r < n; ++r) groups.back().members.push_back(absl::StrCat("w", r));
@@ -109,8 +109,8 @@ struct Meeting {
   std::vector<int> all;
   std::unique_ptr<StarListener> listener;
   std::string address;
+  std::unique_ptr<Loss[]> losses;  // outlive the stars, which call them
   std::vector<std::unique_ptr<Star>> stars;
-  std::unique_ptr<Loss[]> losses;
 };
 
 // The next frame, or none if the peer ended or said nothing for long.
