@@ -37,6 +37,31 @@ TEST(Socket, AddressesOfVersionSixAreInBrackets) {
   LOCKSTEP_EXPECT_OK(Connect(endpoint, Far()));
 }
 
+TEST(Connection, KeepsWhatDoesNotGoUntilThePeerReads) {
+  std::string endpoint;
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Fd port, ListenOn("127.0.0.1", &endpoint));
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(Fd near, Connect(endpoint, Far()));
+  pollfd readable = {.fd = port.get(), .events = POLLIN, .revents = 0};
+  Poll({&readable, 1}, Far());
+  Connection sender(std::move(near), 0);
+  Connection reader(Accept(port), 32 << 20);
+  std::string payload(32 << 20, '\0');
+  for (std::size_t i = 0; i < payload.size(); ++i) payload[i] = static_cast<char>(i * i >> 7);
+  sender.Send(FrameKind::kRecords, payload);
+  EXPECT_TRUE(sender.sending());
+  sender.SendLast(FrameKind::kGoodbye, "");
+  sender.Send(FrameKind::kRecord, "after the last");
+  std::vector<Frame> come;
+  while (!reader.ended()) {
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::optional<Frame> frame, reader.Receive());
+    if (frame.has_value()) come.push_back(*frame);
+    sender.Flush();
+  }
+  ASSERT_EQ(come.size(), 2u);
+  EXPECT_TRUE(come[0].payload == payload);
+  EXPECT_EQ(come[1].kind, FrameKind::kGoodbye);
+}
+
 TEST(StarForm, RefusesWhatIsNoAddress) {
   Meeting meeting(2);
   for (const char* address :

@@ -282,6 +282,26 @@ TEST_F(PlayedRankZero, MayAnswerAtTheLastMoment) {
   rank1.join();
 }
 
+TEST_F(PlayedRankZero, AnswersAndTheAnswerCountsAlsoIfTheEpochEndsRightAfter) {
+  std::thread rank1([&] { EXPECT_THAT(meeting_.Exchange(1, "x"), IsOk()); });
+  ASSERT_TRUE(AwaitFrame(*rank0_).has_value());
+  std::string bytes;
+  AppendFrame(FrameKind::kRecords, "yx", bytes);
+  AppendFrame(FrameKind::kEnd, Encode(absl::AbortedError("enough")), bytes);
+  ASSERT_EQ(write(rank0_->fd(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  rank1.join();
+  EXPECT_THAT(meeting_.Exchange(1, "x"), StatusIs(absl::StatusCode::kAborted, "enough"));
+}
+
+TEST_F(PlayedRankZero, NeedNotAnswerForAnAbortToEndThisRanksWait) {
+  std::thread rank1([&] {
+    EXPECT_THAT(meeting_.Exchange(1, "x"), StatusIs(absl::StatusCode::kAborted, "enough"));
+  });
+  ASSERT_TRUE(AwaitFrame(*rank0_).has_value());
+  meeting_.stars[1]->Abort(absl::AbortedError("enough"));
+  rank1.join();
+}
+
 TEST_F(PlayedRankZero, IsNamedWhenItSendsWhatNobodyAskedFor) {
   rank0_->SendLast(FrameKind::kRecords, "xy");
   EXPECT_THAT(meeting_.losses[1].Await(),
