@@ -64,7 +64,7 @@ TEST_P(Stars, WhatAllCameToCountsAlsoIfRanksLeaveRightAfter) {
 TEST(Star, ARankThatDoesNotComeIsNamedToAllWhoDid) {
   Meeting meeting(4);
   meeting.FormAll();
-  const auto statuses = meeting.ExchangeOn({0, 1, 3}, In(absl::Milliseconds(100)));
+  const auto statuses = meeting.ExchangeOn({0, 1, 3}, In(absl::Seconds(1)));
   EXPECT_THAT(statuses, Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
                                       "w2 (rank 2) did not come in time")));
   EXPECT_EQ(meeting.losses[2].Await(), statuses[0]);
@@ -76,7 +76,7 @@ TEST(Star, AnEarlierDeadlineOfAnotherRankNamesThoseWhoAreTrulyMissing) {
   meeting.FormAll();
   // Rank 0 and rank 1 would wait for long.
   const auto statuses = OnEach<absl::Status>({0, 1, 3}, [&](int rank) {
-    return meeting.Exchange(rank, "x", rank == 3 ? In(absl::Milliseconds(100)) : Far()).status();
+    return meeting.Exchange(rank, "x", rank == 3 ? In(absl::Seconds(1)) : Far()).status();
   });
   EXPECT_THAT(statuses, Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
                                       "w2 (rank 2) did not come in time")));
