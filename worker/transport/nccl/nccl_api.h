@@ -55,6 +55,7 @@ struct NcclApi {
   cudaError_t (*GetDeviceCount)(int* count) = nullptr;
   cudaError_t (*SetDevice)(int device) = nullptr;
   cudaError_t (*Malloc)(void** memory, std::size_t bytes) = nullptr;
+  cudaError_t (*MallocManaged)(void** memory, std::size_t bytes, unsigned flags) = nullptr;
   cudaError_t (*Free)(void* memory) = nullptr;
   cudaError_t (*HostAlloc)(void** memory, std::size_t bytes, unsigned flags) = nullptr;
   cudaError_t (*FreeHost)(void* memory) = nullptr;
