@@ -31,7 +31,6 @@ ncclResult_t Communicators::Init(World& world, ncclComm_t* handle, int ranks,
                                  const ncclUniqueId& id, int rank, const ncclConfig_t* config) {
   const int device = world.Thread().device;
   const auto fail = [&](ncclResult_t result, const std::string& text) {
-    if (world.Thread().group.depth > 0) world.Thread().group.error = result;
     return Fail(world, device, result, absl::StrCat("CommInitRankConfig: ", text));
   };
   const ncclConfig_t initial = NCCL_CONFIG_INITIALIZER;
@@ -158,7 +157,6 @@ ncclResult_t Communicators::Operate(World& world, Communicator& communicator, cu
     }
   }
   if (!why.empty()) {
-    if (group.depth > 0) group.error = ncclInvalidArgument;
     return Fail(world, communicator.device, ncclInvalidArgument,
                 absl::StrCat(Describe(operation), ": ", why));
   }

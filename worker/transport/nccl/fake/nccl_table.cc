@@ -34,8 +34,6 @@ ncclResult_t OnCommunicator(const char* function, ncclComm_t handle, Rule rule, 
   };
   const auto checked_body = [&](World& world, int device) {
     const auto fail = [&](ncclResult_t result, const std::string& text) {
-      Group& group = world.Thread().group;
-      if (group.depth > 0 && rule == Rule::kPolled) group.error = result;
       world.Violate(device, absl::StrCat(function, " ", text));
       return result;
     };
@@ -234,6 +232,11 @@ const char* GetLastError(ncclComm_t comm) {
 }
 
 }  // namespace
+
+void Keep(World& world, ncclResult_t result) {
+  Group& group = world.Thread().group;
+  if (group.depth > 0 && result != ncclSuccess && result != ncclInProgress) group.error = result;
+}
 
 void FillNcclFunctions(NcclApi& api) {
 #define LOCKSTEP_FILL(member, symbol) api.member = &member;

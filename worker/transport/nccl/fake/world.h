@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -70,8 +71,10 @@ struct World {
 std::shared_ptr<World> ActiveWorld();
 void SetActiveWorld(std::shared_ptr<World> world);  // null, or there is none yet
 
-inline void Keep(World&, ncclResult_t) {}
-void Keep(World& world, cudaError_t error);  // for GetLastCudaError
+// What is left behind by a call that returned an error: it spoils the group that it is
+// in, and GetLastCudaError says it.
+void Keep(World& world, ncclResult_t result);
+void Keep(World& world, cudaError_t error);
 
 // One call of the table's `function`: counted as one on device_of(world), then, unless
 // a fault is injected, body(world, device). Both run with the mutex held.
@@ -89,6 +92,7 @@ Result Enter(const std::shared_ptr<World>& world, const char* function, DeviceOf
   Result result = kNoWorld;
   if (injected.has_value()) {
     result = static_cast<Result>(*injected);
+    if (std::string_view(function) == "GroupEnd") world->Thread().group = {};
   } else if (!world->ending) {
     result = body(*world, device);
   }
