@@ -1,9 +1,10 @@
 // Collectives and transfers against results that are computed here.
 #include "worker/transport/nccl/fake/fake_nccl.h"
 
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -14,7 +15,6 @@
 namespace lockstep::fake_nccl {
 namespace {
 
-using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::IsEmpty;
 
@@ -28,7 +28,7 @@ template <typename T>
 std::vector<T> Values(int rank, int elements) {
   std::vector<T> values(elements);
   for (int i = 0; i < elements; ++i) {
-    values[i] = static_cast<T>(static_cast<float>((rank + 1) * (i % 7 + 1)) / 3 - 2);
+    values[i] = static_cast<T>(static_cast<float>((rank + 1) * (i % 7 + 1)) / 3 + 1);
   }
   return values;
 }
@@ -99,6 +99,89 @@ TEST_P(Collectives, EachRankSendsToAllInOneGroup) {
     rank.Finish();
     for (int peer = 0; peer < ranks_; ++peer) EXPECT_EQ(receive[peer], 100 * peer + rank.rank);
   });
+}
+
+TEST_P(Collectives, ManyBroadcastsOfAGroupAreAllDone) {
+  Together(ranks_, [&](TestRank& rank) {
+    int* memory = rank.Device(std::vector<int>(ranks_, rank.rank));
+    EXPECT_EQ(rank.api.GroupStart(), ncclSuccess);
+    for (int root = 0; root < ranks_; ++root) {
+      EXPECT_EQ(rank.api.Broadcast(memory + root, memory + root, 1, ncclInt32, root, rank.comm,
+                                   rank.stream),
+                ncclSuccess);
+    }
+    EXPECT_EQ(rank.api.GroupEnd(), ncclInProgress);
+    EXPECT_EQ(rank.Poll(), ncclSuccess);
+    rank.Finish();
+    for (int root = 0; root < ranks_; ++root) EXPECT_EQ(memory[root], root);
+  });
+}
+
+TEST_P(Collectives, WhatIsEmptyIsDoneAtOnce) {
+  Together(ranks_, [&](TestRank& rank) {
+    rank.api.Broadcast(nullptr, nullptr, 0, ncclFloat32, 0, rank.comm, rank.stream);
+    EXPECT_EQ(rank.Poll(), ncclSuccess);
+    rank.Finish();
+  });
+}
+
+// By hand, in the type itself.
+template <typename T>
+T Combined(ncclRedOp_t op, int ranks, int elements, int i) {
+  T result = Values<T>(0, elements)[i];
+  for (int rank = 1; rank < ranks; ++rank) {
+    const T value = Values<T>(rank, elements)[i];
+    if (op == ncclSum) result = static_cast<T>(result + value);
+    if (op == ncclProd) result = static_cast<T>(result * value);
+    if (op == ncclMax) result = result < value ? value : result;
+    if (op == ncclMin) result = value < result ? value : result;
+  }
+  return result;
+}
+
+template <typename T>
+void ExpectReductions(int ranks, ncclDataType_t type) {
+  const int part = 3;
+  const int all = part * ranks;
+  Together(ranks, [&](TestRank& rank) {
+    for (const ncclRedOp_t op : {ncclSum, ncclProd, ncclMax, ncclMin}) {
+      T* send = rank.Device(Values<T>(rank.rank, all));
+      T* reduced = rank.Device(std::vector<T>(all));
+      T* scattered = rank.Device(std::vector<T>(part));
+      T* in_place = rank.Device(Values<T>(rank.rank, all));
+      const int root = ranks - 1;
+      rank.api.Reduce(send, rank.rank == root ? reduced : nullptr, all, type, op, root, rank.comm,
+                      rank.stream);
+      EXPECT_EQ(rank.Poll(), ncclSuccess);
+      rank.api.ReduceScatter(send, scattered, part, type, op, rank.comm, rank.stream);
+      EXPECT_EQ(rank.Poll(), ncclSuccess);
+      rank.api.ReduceScatter(in_place, in_place + rank.rank * part, part, type, op, rank.comm,
+                             rank.stream);
+      EXPECT_EQ(rank.Poll(), ncclSuccess);
+      rank.Finish();
+      for (int i = 0; i < all; ++i) {
+        EXPECT_EQ(reduced[i], rank.rank == root ? Combined<T>(op, ranks, all, i) : T()) << i;
+      }
+      for (int i = 0; i < part; ++i) {
+        const T expected = Combined<T>(op, ranks, all, rank.rank * part + i);
+        EXPECT_EQ(scattered[i], expected) << op << " " << i;
+        EXPECT_EQ(in_place[rank.rank * part + i], expected) << op << " " << i;
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, ReductionsAreMadeInTheTypeItselfInTheOrderOfRanks) {
+  ExpectReductions<float>(ranks_, ncclFloat32);
+  ExpectReductions<double>(ranks_, ncclFloat64);
+  ExpectReductions<c10::Half>(ranks_, ncclFloat16);
+  ExpectReductions<c10::BFloat16>(ranks_, ncclBfloat16);
+  ExpectReductions<std::int8_t>(ranks_, ncclInt8);
+  ExpectReductions<std::uint8_t>(ranks_, ncclUint8);
+  ExpectReductions<std::int32_t>(ranks_, ncclInt32);
+  ExpectReductions<std::uint32_t>(ranks_, ncclUint32);
+  ExpectReductions<std::int64_t>(ranks_, ncclInt64);
+  ExpectReductions<std::uint64_t>(ranks_, ncclUint64);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Range(1, 5));

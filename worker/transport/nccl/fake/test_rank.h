@@ -5,10 +5,10 @@
 #ifndef LOCKSTEP_WORKER_TRANSPORT_NCCL_FAKE_TEST_RANK_H_
 #define LOCKSTEP_WORKER_TRANSPORT_NCCL_FAKE_TEST_RANK_H_
 
-#include <cstddef>
+#include <algorithm>
 #include <functional>
-#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -71,8 +71,10 @@ class TestRank {
     return static_cast<T*>(memory);
   }
 
+  void Abort() { EXPECT_EQ(api.CommAbort(std::exchange(comm, nullptr)), ncclSuccess); }
+
   void Stop() {
-    EXPECT_EQ(api.CommAbort(comm), ncclSuccess);
+    if (comm != nullptr) Abort();
     for (void* memory : memories) EXPECT_EQ(api.Free(memory), cudaSuccess);
     EXPECT_EQ(api.EventDestroy(event), cudaSuccess);
     EXPECT_EQ(api.StreamDestroy(stream), cudaSuccess);

@@ -39,6 +39,7 @@ std::optional<std::string> World::FreeWhenIdle(const char* function, Memory::Kin
   const Memory::Allocation* allocation = memory.Find(start);
   if (allocation != nullptr) {
     Await([this, owner = allocation->device] { return streams.Idle(owner); });
+    if (ending) return std::nullopt;
   }
   if (communicators.IsRegistered(start)) {
     return absl::StrCat(function, " of memory that a communicator has registered");

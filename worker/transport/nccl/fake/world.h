@@ -95,6 +95,7 @@ Result Enter(const std::shared_ptr<World>& world, const char* function, DeviceOf
     if (std::string_view(function) == "GroupEnd") world->Thread().group = {};
   } else if (!world->ending) {
     result = body(*world, device);
+    if (world->ending) result = kNoWorld;  // while the body waited
   }
   Keep(*world, result);
   --world->inside;
