@@ -1,5 +1,6 @@
 // What the project takes for granted of NCCL's and the CUDA runtime's headers; compiles
 // if it is so.
+#include <cstddef>
 #include <type_traits>
 
 #include "worker/transport/nccl/nccl_api.h"
@@ -10,18 +11,18 @@ namespace {
 
 // Each member of the table has the type of the function that it is loaded from:
 // a static_cast picks an overload, of which the headers have some, of just that type.
-#define LOCKSTEP_CHECK_TYPE(member, symbol)                                              \
-  static_assert(                                                                         \
-      std::is_same_v<decltype(static_cast<decltype(NcclApi::member)>(&::symbol)),        \
-                     decltype(NcclApi::member)>);
+#define LOCKSTEP_CHECK_TYPE(member, symbol)                                                 \
+  static_assert(std::is_same_v<decltype(static_cast<decltype(NcclApi::member)>(&::symbol)), \
+                               decltype(NcclApi::member)>);
 LOCKSTEP_NCCL_FUNCTIONS(LOCKSTEP_CHECK_TYPE)
 LOCKSTEP_CUDA_FUNCTIONS(LOCKSTEP_CHECK_TYPE)
 #undef LOCKSTEP_CHECK_TYPE
 
 // The lists name all members: the table consists of nothing else.
 #define LOCKSTEP_COUNT(member, symbol) +1
-static_assert(sizeof(NcclApi) == sizeof(void (*)()) * (0 LOCKSTEP_NCCL_FUNCTIONS(LOCKSTEP_COUNT)
-                                                           LOCKSTEP_CUDA_FUNCTIONS(LOCKSTEP_COUNT)));
+constexpr std::size_t kFunctions =
+    0 LOCKSTEP_NCCL_FUNCTIONS(LOCKSTEP_COUNT) LOCKSTEP_CUDA_FUNCTIONS(LOCKSTEP_COUNT);
+static_assert(sizeof(NcclApi) == sizeof(void (*)()) * kFunctions);
 #undef LOCKSTEP_COUNT
 
 // Numbers that travel between ranks, are shown to people, or have to be those of older

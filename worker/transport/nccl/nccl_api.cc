@@ -33,7 +33,8 @@ std::string CudaVersion(int version) {
 
 absl::Status Unusable(absl::string_view found, absl::string_view remedy) {
   return absl::FailedPreconditionError(
-      absl::StrCat("transport nccl cannot be used: ", found, "; ", remedy, ", or use transport gloo"));
+      absl::StrCat("transport nccl cannot be used: ", found, "; ", remedy,
+                   ", or use transport gloo"));
 }
 
 std::string InstallNccl() {
@@ -49,8 +50,8 @@ absl::StatusOr<void*> Open(const std::string& file, const std::string& remedy) {
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library != nullptr) return library;
   const char* const why = dlerror();
-  return Unusable(absl::StrCat(file, " cannot be loaded (", why == nullptr ? "no reason" : why, ")"),
-                  remedy);
+  return Unusable(
+      absl::StrCat(file, " cannot be loaded (", why == nullptr ? "no reason" : why, ")"), remedy);
 }
 
 template <typename Function>
@@ -109,11 +110,13 @@ absl::Status CheckGpu(const NcclApi& api) {
   // Drivers of one major version fit all runtimes of it and of those before.
   int driver = 0;
   const cudaError_t asked = api.DriverGetVersion(&driver);
-  const std::string remedy = absl::StrCat("install an NVIDIA driver for CUDA ",
-                                          CudaMajor(CUDART_VERSION), " or newer on a host with GPUs");
+  const std::string remedy =
+      absl::StrCat("install an NVIDIA driver for CUDA ", CudaMajor(CUDART_VERSION),
+                   " or newer on a host with GPUs");
   if (asked != cudaSuccess || driver == 0) return Unusable("there is no NVIDIA driver", remedy);
   if (CudaMajor(driver) < CudaMajor(CUDART_VERSION)) {
-    return Unusable(absl::StrCat("the NVIDIA driver is one for CUDA ", CudaVersion(driver)), remedy);
+    return Unusable(absl::StrCat("the NVIDIA driver is one for CUDA ", CudaVersion(driver)),
+                    remedy);
   }
   int count = 0;
   const cudaError_t error = api.GetDeviceCount(&count);

@@ -61,7 +61,8 @@ TEST(LoadNcclApi, NamesAMissingLibraryAndWhatToInstall) {
   EXPECT_THAT(Load("none", "fake"),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("No such file")));
   EXPECT_THAT(Load("fake", "none"),
-              IsUnusable("libnone.so cannot be loaded (", "install the CUDA runtime of version 13"));
+              IsUnusable("libnone.so cannot be loaded (",
+                         "install the CUDA runtime of version 13"));
 }
 
 TEST(LoadNcclApi, NamesMissingFunctions) {
@@ -76,7 +77,8 @@ TEST(LoadNcclApi, NamesMissingFunctions) {
 
 TEST(LoadNcclApi, RefusesNcclThatIsOlderThanItsFloorOrOfAnotherMajorVersion) {
   EXPECT_THAT(Load("nccl_2_8_4", "fake"),
-              IsUnusable("libnccl_2_8_4.so is NCCL 2.8.4", "install NCCL 2.27.0 or newer of version 2"));
+              IsUnusable("libnccl_2_8_4.so is NCCL 2.8.4",
+                         "install NCCL 2.27.0 or newer of version 2"));
   EXPECT_THAT(Load("nccl_2_26_6", "fake"),
               IsUnusable("libnccl_2_26_6.so is NCCL 2.26.6", "install NCCL 2.27.0 or newer"));
   EXPECT_THAT(Load("nccl_2_27_0", "fake"), IsOk());

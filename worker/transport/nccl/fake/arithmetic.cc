@@ -1,12 +1,12 @@
 #include "worker/transport/nccl/fake/arithmetic.h"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
-
-#include "torch/headeronly/util/BFloat16.h"
-#include "torch/headeronly/util/Half.h"
 
 namespace lockstep::fake_nccl {
 namespace {
@@ -98,9 +98,9 @@ void Fold(ncclDataType_t type, ncclRedOp_t op, const std::vector<const void*>& s
     case ncclUint64:
       return FoldOf<std::uint64_t>(op, sources, into, count);
     case ncclFloat16:
-      return FoldOf<c10::Half>(op, sources, into, count);
+      return FoldOf<__half>(op, sources, into, count);
     case ncclBfloat16:
-      return FoldOf<c10::BFloat16>(op, sources, into, count);
+      return FoldOf<__nv_bfloat16>(op, sources, into, count);
     case ncclFloat32:
       return FoldOf<float>(op, sources, into, count);
     case ncclFloat64:

@@ -155,6 +155,16 @@ std::optional<std::string> WhyUnusable(World& world, const Stream& stream, const
   return why;
 }
 
+// cudaMemcpyDefault: managed memory, which is on both sides.
+cudaMemcpyKind KindOfCopy(Memory::Kind from, Memory::Kind to) {
+  if (from == Memory::Kind::kManaged || to == Memory::Kind::kManaged) return cudaMemcpyDefault;
+  const bool to_host = to == Memory::Kind::kPinned;
+  if (from == Memory::Kind::kPinned) {
+    return to_host ? cudaMemcpyHostToHost : cudaMemcpyHostToDevice;
+  }
+  return to_host ? cudaMemcpyDeviceToHost : cudaMemcpyDeviceToDevice;
+}
+
 cudaError_t MemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                         cudaStream_t handle) {
   return OnStream("MemcpyAsync", handle, [&](World& world, Stream& stream) {
@@ -164,16 +174,9 @@ cudaError_t MemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcp
       const auto why = WhyUnusable(world, stream, "MemcpyAsync", pointer, bytes);
       if (why.has_value()) return Fail(world, stream.device, cudaErrorInvalidValue, *why);
     }
-    const auto is_host = [&](const void* pointer) {
-      return world.memory.Find(pointer)->kind == Memory::Kind::kPinned;
-    };
-    const bool managed = world.memory.Find(to)->kind == Memory::Kind::kManaged ||
-                         world.memory.Find(from)->kind == Memory::Kind::kManaged;
-    const cudaMemcpyKind actual = is_host(from)
-                                      ? (is_host(to) ? cudaMemcpyHostToHost : cudaMemcpyHostToDevice)
-                                  : is_host(to) ? cudaMemcpyDeviceToHost
-                                                : cudaMemcpyDeviceToDevice;
-    if (kind != cudaMemcpyDefault && kind != actual && !managed) {
+    const cudaMemcpyKind actual =
+        KindOfCopy(world.memory.Find(from)->kind, world.memory.Find(to)->kind);
+    if (kind != cudaMemcpyDefault && actual != cudaMemcpyDefault && kind != actual) {
       return Fail(world, stream.device, cudaErrorInvalidMemcpyDirection,
                   absl::StrCat("MemcpyAsync of kind ", kind, " where the pointers are of kind ",
                                actual));

@@ -1,6 +1,9 @@
 // Collectives and transfers against results that are computed here.
 #include "worker/transport/nccl/fake/fake_nccl.h"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -8,8 +11,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "torch/headeronly/util/BFloat16.h"
-#include "torch/headeronly/util/Half.h"
 #include "worker/transport/nccl/fake/test_rank.h"
 
 namespace lockstep::fake_nccl {
@@ -174,8 +175,8 @@ void ExpectReductions(int ranks, ncclDataType_t type) {
 TEST_P(Collectives, ReductionsAreMadeInTheTypeItselfInTheOrderOfRanks) {
   ExpectReductions<float>(ranks_, ncclFloat32);
   ExpectReductions<double>(ranks_, ncclFloat64);
-  ExpectReductions<c10::Half>(ranks_, ncclFloat16);
-  ExpectReductions<c10::BFloat16>(ranks_, ncclBfloat16);
+  ExpectReductions<__half>(ranks_, ncclFloat16);
+  ExpectReductions<__nv_bfloat16>(ranks_, ncclBfloat16);
   ExpectReductions<std::int8_t>(ranks_, ncclInt8);
   ExpectReductions<std::uint8_t>(ranks_, ncclUint8);
   ExpectReductions<std::int32_t>(ranks_, ncclInt32);

@@ -32,9 +32,9 @@ std::optional<std::string> WhyUnusable(const World& world, const Operation& oper
 }  // namespace
 
 std::vector<std::string> Matching::Add(const std::vector<Operation*>& group) {
-  const auto collectives = std::count_if(group.begin(), group.end(), [](const Operation* operation) {
-    return operation->is_collective();
-  });
+  const auto collectives =
+      std::count_if(group.begin(), group.end(),
+                    [](const Operation* operation) { return operation->is_collective(); });
   std::vector<std::string> differences;
   int index = 0;
   for (Operation* operation : group) {

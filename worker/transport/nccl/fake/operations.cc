@@ -19,7 +19,8 @@ bool Overlap(const Range& a, const Range& b) {
 std::optional<std::string> WhyRangesConflict(const Range& a, const Range& b) {
   if (!Overlap(a, b) || !(a.written || b.written)) return std::nullopt;
   return absl::StrCat(a.bytes, " bytes that are ", a.written ? "written" : "read",
-                      " overlap with ", b.bytes, " bytes that are ", b.written ? "written" : "read");
+                      " overlap with ", b.bytes, " bytes that are ",
+                      b.written ? "written" : "read");
 }
 
 }  // namespace
@@ -52,7 +53,9 @@ std::vector<Range> Touches(const Operation& operation) {
 }
 
 std::optional<std::string> WhyInvalid(const Operation& operation) {
-  if (ElementBytes(operation.type) == 0) return absl::StrCat("type ", operation.type, " is unknown");
+  if (ElementBytes(operation.type) == 0) {
+    return absl::StrCat("type ", operation.type, " is unknown");
+  }
   if (operation.has_op() && !CanReduce(operation.type, operation.op)) {
     return absl::StrCat("operation ", operation.op, " is not simulated for ",
                         NameOf(operation.type));

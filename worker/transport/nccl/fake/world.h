@@ -105,7 +105,8 @@ Result Enter(const std::shared_ptr<World>& world, const char* function, DeviceOf
 
 template <typename Result, typename Body>
 Result EnterOnThread(const char* function, Body body) {
-  return Enter<Result>(ActiveWorld(), function, [](World& world) { return world.Thread().device; }, body);
+  return Enter<Result>(
+      ActiveWorld(), function, [](World& world) { return world.Thread().device; }, body);
 }
 
 // The tables' halves.
