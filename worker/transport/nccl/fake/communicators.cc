@@ -56,16 +56,17 @@ ncclResult_t Communicators::Init(World& world, ncclComm_t* handle, int ranks,
   if (formation.members[rank] != nullptr) {
     return fail(ncclInvalidUsage, absl::StrCat("the id was used before by rank ", rank));
   }
-  auto communicator = std::make_shared<Communicator>();
+  auto created = std::make_unique<Communicator>();
+  Communicator* const communicator = created.get();
   communicator->device = device;
   communicator->rank = rank;
   communicator->ranks = ranks;
   communicator->formation = found->second;
-  formation.members[rank] = communicator.get();
-  *handle = reinterpret_cast<ncclComm_t>(communicator.get());
-  communicators_[*handle] = communicator;
+  formation.members[rank] = communicator;
+  *handle = reinterpret_cast<ncclComm_t>(communicator);
+  communicators_[*handle] = std::move(created);
   Group& group = world.Thread().group;
-  group.joins.push_back(communicator.get());
+  group.joins.push_back(communicator);
   return group.depth > 0 ? ncclSuccess : EndGroup(world, device);
 }
 
@@ -74,7 +75,7 @@ void Communicators::Join(World& world, Communicator& communicator) {
   communicator.joined = true;
   communicator.polls_left = world.options.polls;
   for (const Communicator* member : formation.members) {
-    if (member == nullptr || !member->joined) return;
+    if (member == nullptr || !member->joined || member->aborted) return;
   }
   formation.complete = true;
   for (const Communicator* a : formation.members) {
@@ -119,18 +120,16 @@ void Communicators::Launch(World& world, Communicator& communicator) {
   const std::vector<Call> calls = std::exchange(communicator.in_progress, {});
   Stream& stream = *calls[0].stream;
   --stream.unlaunched;
-  world.streams.Enqueue(world, stream,
-                        [calls, communicator = communicators_[reinterpret_cast<ncclComm_t>(
-                                    &communicator)]](World& world) {
-    if (communicator->aborted) return;
+  // The world keeps communicators for as long as it has streams.
+  world.streams.Enqueue(world, stream, [calls, &communicator](World& world) {
+    if (communicator.aborted) return;
     for (const Call& call : calls) {
-      communicator->formation->matching.Reach(world, call.operation.get());
+      communicator.formation->matching.Reach(world, call.operation.get());
     }
     world.changed.SignalAll();
+    const auto done = [](const Call& call) { return call.operation->done; };
     world.Await([&] {
-      return communicator->aborted || std::all_of(calls.begin(), calls.end(), [](const Call& call) {
-        return call.operation->done;
-      });
+      return communicator.aborted || std::all_of(calls.begin(), calls.end(), done);
     });
   });
 }
@@ -177,8 +176,7 @@ ncclResult_t Communicators::EndGroup(World& world, int device) {
     return ncclSuccess;
   }
   if (group.error != ncclSuccess) return group.error;
-  const bool one_kind = group.calls.empty() + group.joins.empty() + group.aborts.empty() >= 2;
-  if (!one_kind) {
+  if (!group.calls.empty() + !group.joins.empty() + !group.aborts.empty() > 1) {
     return Fail(world, device, ncclInvalidUsage,
                 "a group of more than one of: making communicators, using, and aborting them");
   }

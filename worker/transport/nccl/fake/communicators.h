@@ -88,7 +88,7 @@ class Communicators {
 
   int ids_made_ = 0;
   std::map<std::string, std::shared_ptr<Formation>> formations_;  // by id
-  std::map<ncclComm_t, std::shared_ptr<Communicator>> communicators_;
+  std::map<ncclComm_t, std::unique_ptr<Communicator>> communicators_;
 };
 
 }  // namespace lockstep::fake_nccl

@@ -1,5 +1,7 @@
 // Memory, streams and events of the fake.
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -10,6 +12,7 @@
 namespace lockstep::fake_nccl {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -112,14 +115,14 @@ TEST_F(Cuda, AnEventIsReachedAfterTheWorkBeforeItAndOrdersOtherStreams) {
 
 TEST_F(Cuda, FreeWaitsForTheWorkOfItsGpu) {
   const ncclComm_t comm = Block();
-  bool aborted = false;  // before Free returns, which orders the two threads
+  const std::string leak = "GPU 1: 16 bytes of Malloc";
   std::thread other([&] {
     EXPECT_TRUE(Eventually([&] { return fake_.CallsOf("Free") == 1; }));
-    aborted = true;
+    EXPECT_THAT(fake_.Leaks(), Contains(leak));
     EXPECT_EQ(api_.CommAbort(comm), ncclSuccess);
   });
   EXPECT_EQ(api_.Free(memory_), cudaSuccess);
-  EXPECT_TRUE(aborted);
+  EXPECT_THAT(fake_.Leaks(), testing::Not(Contains(leak)));
   other.join();
 }
 

@@ -184,6 +184,15 @@ TEST(Faults, ARankThatIsNotThereIsAwaitedUntilTheOthersAbort) {
     EXPECT_EQ(state, ncclInProgress);
   }
   rank.Stop();
+  OnThreads(1, [&](int) {
+    TestRank late(1, 2);
+    late.Start(id);
+    for (int poll = 0; poll < 10; ++poll) {
+      EXPECT_EQ(late.api.CommGetAsyncError(late.comm, &state), ncclSuccess);
+      EXPECT_EQ(state, ncclInProgress);
+    }
+    late.Stop();
+  });
   EXPECT_THAT(fake.TakeViolations(), IsEmpty());
   EXPECT_THAT(fake.Leaks(), IsEmpty());
 }

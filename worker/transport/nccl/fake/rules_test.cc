@@ -1,6 +1,7 @@
 // Each rule that NCCL and CUDA leave unchecked, broken once.
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -242,6 +243,16 @@ TEST_F(OneRank, MustUseBuffersOfItsOwnGpuAndTheirLength) {
   EXPECT_EQ(api_.HostAlloc(&pinned, 32, cudaHostAllocDefault), cudaSuccess);
   EXPECT_EQ(Broadcast(pinned, memory_), ncclInProgress);
   EXPECT_THAT(fake_.TakeViolations(), IsEmpty());
+}
+
+TEST_F(OneRank, MustNotFreeWhatACallInProgressUses) {
+  void* memory = nullptr;
+  EXPECT_EQ(api_.Malloc(&memory, 16), cudaSuccess);
+  EXPECT_EQ(Broadcast(memory, memory), ncclInProgress);
+  EXPECT_EQ(api_.Free(memory), cudaSuccess);
+  EXPECT_EQ(rank_.Poll(), ncclSuccess);
+  EXPECT_FALSE(fake_.AwaitIdle(absl::Milliseconds(20)));
+  ExpectViolation("Broadcast of 4 float32 from rank 0 runs on memory that was freed");
 }
 
 TEST_F(OneRank, MustUseAStreamOfItsOwnGpu) {
