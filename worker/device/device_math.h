@@ -2,7 +2,7 @@
 //
 // On the host it runs at once; on a GPU it is put on the transport's stream, in order with
 // what the transport puts there, and pointers are the device's, which the host must
-// not follow. Used by one thread.
+// not follow. It moves nothing among ranks. Used by one thread.
 #ifndef LOCKSTEP_WORKER_DEVICE_DEVICE_MATH_H_
 #define LOCKSTEP_WORKER_DEVICE_DEVICE_MATH_H_
 
@@ -20,6 +20,16 @@
 
 namespace lockstep {
 
+// The sum of squares of values that come in parts, in double. Not finite exactly if a
+// value is not.
+class SumOfSquares {
+ public:
+  virtual ~SumOfSquares() = default;
+  virtual absl::Status Add(std::span<const float> values) = 0;
+  // Waits for what was put on the stream.
+  virtual absl::StatusOr<double> Sum() = 0;
+};
+
 class DeviceMath {
  public:
   virtual ~DeviceMath() = default;
@@ -35,8 +45,21 @@ class DeviceMath {
                                    std::span<const float> weights, std::int64_t elements,
                                    float* sums) = 0;
 
-  // The sum of squares, in double. Waits for what was put on the stream.
-  virtual absl::StatusOr<double> SquaredNorm(std::span<const float> values) = 0;
+  // Of values in this memory; does not outlive this object.
+  virtual std::unique_ptr<SumOfSquares> MakeSumOfSquares() = 0;
+
+  // Zeroed memory of the device, freed with the last pointer.
+  // Errors: ResourceExhausted: there is not that much.
+  virtual absl::StatusOr<std::shared_ptr<float[]>> Allocate(std::int64_t elements) = 0;
+
+  // Within this memory; the two do not overlap.
+  virtual absl::Status Copy(std::span<const float> from, float* to) = 0;
+
+  // `bytes` of this memory where the host can read them, until they or `scratch` change:
+  // there, or on the host itself where they lie. Waits for all that the device was
+  // given, on whatever stream.
+  virtual absl::StatusOr<std::span<const std::byte>> ToHost(std::span<const std::byte> bytes,
+                                                            std::vector<std::byte>& scratch) = 0;
 
   // As ShardOptimizer::Create(), for parameters and sums in this memory. The state
   // lies in it too.
