@@ -161,6 +161,12 @@ absl::Status Validate(const ShardPlan& plan) {
   return absl::OkStatus();
 }
 
+std::size_t BlockAt(const ShardPlan& plan, std::int64_t offset) {
+  return std::ranges::find_if(plan.blocks,
+                              [&](const Block& block) { return offset < block.end; }) -
+         plan.blocks.begin();
+}
+
 std::vector<Shard> ShardsWithin(const ShardPlan& plan, const Block& block) {
   std::vector<Shard> shards;
   for (const Shard& shard : plan.shards) {

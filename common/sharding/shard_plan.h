@@ -11,6 +11,7 @@
 #ifndef LOCKSTEP_COMMON_SHARDING_SHARD_PLAN_H_
 #define LOCKSTEP_COMMON_SHARDING_SHARD_PLAN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -76,6 +77,10 @@ absl::StatusOr<ShardPlan> PlanShards(const Manifest& manifest, int world_size);
 // block. Errors:
 //   InvalidArgument says which rank's shard, which block or which parameter is wrong.
 absl::Status Validate(const ShardPlan& plan);
+
+// The index of the block in which element `offset` of the flat space lies; the number of
+// blocks if that is in none.
+std::size_t BlockAt(const ShardPlan& plan, std::int64_t offset);
 
 // By rank: its shard's part of the block, counted from the block's begin.
 std::vector<Shard> ShardsWithin(const ShardPlan& plan, const Block& block);

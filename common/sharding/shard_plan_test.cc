@@ -64,6 +64,16 @@ TEST(ShardsWithin, IsEachShardsPartOfABlock) {
   EXPECT_EQ(ShardsWithin(two, two.blocks[1]), (std::vector<Shard>{{0, 0}, {0, 32}}));
 }
 
+TEST(BlockAt, IsTheBlockOfAnElement) {
+  const ShardPlan plan = {.blocks = {{DType::kFloat32, 0, 16}, {DType::kFloat16, 16, 48}}};
+  EXPECT_EQ(BlockAt(plan, 0), 0);
+  EXPECT_EQ(BlockAt(plan, 15), 0);
+  EXPECT_EQ(BlockAt(plan, 16), 1);
+  EXPECT_EQ(BlockAt(plan, 47), 1);
+  EXPECT_EQ(BlockAt(plan, 48), 2);
+  EXPECT_EQ(BlockAt({}, 0), 0);
+}
+
 TEST(PlanShards, LeavesFrozenParametersOut) {
   Manifest manifest = Trainable({16, 16});
   manifest.parameters[0].trainable = false;

@@ -11,15 +11,16 @@
 #include <vector>
 
 #include "common/base/status_macros.h"
+#include "worker/engine/content_reader.h"
 
 namespace lockstep {
 namespace {
 
 template <typename Real>
-void AppendAsDoubles(const TensorView& view, std::vector<double>& to) {
-  for (std::int64_t i = 0; i < view.spec.elements(); ++i) {
+void AppendAsDoubles(std::span<const std::byte> bytes, std::vector<double>& to) {
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(Real)) {
     Real value;
-    std::memcpy(&value, view.data + i * sizeof(Real), sizeof(Real));
+    std::memcpy(&value, bytes.data() + at, sizeof(Real));
     to.push_back(std::isnan(value) ? std::numeric_limits<double>::infinity() : value);
   }
 }
@@ -39,14 +40,17 @@ struct DoubleCopies {
 };
 
 // `buffers` of float32 and float64.
-DoubleCopies CopyFloatBuffers(std::span<const TensorView> buffers) {
+absl::StatusOr<DoubleCopies> CopyFloatBuffers(std::span<const TensorView> buffers,
+                                              DeviceMath* math) {
   DoubleCopies copies;
+  ContentReader contents(math);
   for (const TensorView& buffer : buffers) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, contents.Bytes(buffer));
     std::vector<double> values;
     if (buffer.spec.dtype == DType::kFloat32) {
-      AppendAsDoubles<float>(buffer, values);
+      AppendAsDoubles<float>(bytes, values);
     } else {
-      AppendAsDoubles<double>(buffer, values);
+      AppendAsDoubles<double>(bytes, values);
     }
     copies.specs.push_back({buffer.spec.name, DType::kFloat64, buffer.spec.shape});
     copies.values.push_back(std::move(values));
@@ -57,7 +61,7 @@ DoubleCopies CopyFloatBuffers(std::span<const TensorView> buffers) {
 }  // namespace
 
 absl::StatusOr<BufferDrift> MeasureDrift(const std::function<bool(absl::string_view)>& selects,
-                                         Model* model, Transport* transport) {
+                                         Model* model, DeviceMath* math, Transport* transport) {
   // Buffers without plain values can only be looked at in the manifest.
   LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, model->Describe());
   std::set<absl::string_view> measured;
@@ -68,7 +72,7 @@ absl::StatusOr<BufferDrift> MeasureDrift(const std::function<bool(absl::string_v
   LOCKSTEP_ASSIGN_OR_RETURN(
       const std::unique_ptr<TensorAccess> access,
       model->Buffers([&](absl::string_view name) { return measured.contains(name); }));
-  DoubleCopies low = CopyFloatBuffers(access->views());
+  LOCKSTEP_ASSIGN_OR_RETURN(DoubleCopies low, CopyFloatBuffers(access->views(), math));
   DoubleCopies high = low;
   const std::vector<TensorView> low_views = low.views();
   const std::vector<TensorView> high_views = high.views();

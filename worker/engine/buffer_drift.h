@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "worker/device/device_math.h"
 #include "worker/engine/model.h"
 #include "worker/transport/transport.h"
 
@@ -20,9 +21,10 @@ struct BufferDrift {
 
 // Collective. Of the float32 and float64 buffers whose names `selects`; they must
 // have equal shapes on all ranks. NaN counts as infinity.
-// Errors: as Model::Describe(), Model::Buffers() and Transport::Exchange().
+// Errors: as Model::Describe(), Model::Buffers(), Transport::Exchange() and
+//   DeviceMath::ToHost().
 absl::StatusOr<BufferDrift> MeasureDrift(const std::function<bool(absl::string_view)>& selects,
-                                         Model* model, Transport* transport);
+                                         Model* model, DeviceMath* math, Transport* transport);
 
 }  // namespace lockstep
 

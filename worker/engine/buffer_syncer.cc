@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "worker/engine/content_digest.h"
 
 namespace lockstep {
 namespace {
@@ -99,8 +98,10 @@ absl::StatusOr<std::vector<bool>> BufferSyncer::ChangedAnywhere(Transport* trans
   for (std::size_t i = 0; i < views.size(); ++i) {
     const auto equal = equal_.find(views[i].spec.name);
     // A sum of equal values is another value.
-    changed[i] = syncs_[i]->operation == Operation::kSum || equal == equal_.end() ||
-                 equal->second != ContentDigest(views[i]);
+    changed[i] = syncs_[i]->operation == Operation::kSum || equal == equal_.end();
+    if (changed[i]) continue;
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::uint64_t digest, contents_.Digest(views[i]));
+    changed[i] = equal->second != digest;
   }
   // One for each buffer, so that one that only some ranks have is named.
   std::vector<TensorView> flags;
@@ -139,7 +140,7 @@ absl::Status BufferSyncer::Sync(const SyncTask& task, Model* model, Transport* t
   const std::span<const TensorView> views = access_->views();
   for (std::size_t i = 0; i < changed.size(); ++i) {
     if (changed[i]) {
-      equal_[views[i].spec.name] = ContentDigest(views[i]);
+      LOCKSTEP_ASSIGN_OR_RETURN(equal_[views[i].spec.name], contents_.Digest(views[i]));
     } else {
       counters.skipped_bytes += views[i].bytes();
     }

@@ -20,6 +20,8 @@
 #include "absl/status/statusor.h"
 #include "common/protocol/messages.h"
 #include "worker/core/step_protocol.h"
+#include "worker/device/device_math.h"
+#include "worker/engine/content_reader.h"
 #include "worker/engine/model.h"
 #include "worker/transport/transport.h"
 
@@ -27,6 +29,9 @@ namespace lockstep {
 
 class BufferSyncer {
  public:
+  // `math`, of the device that buffers may lie on, outlives this.
+  explicit BufferSyncer(DeviceMath* math) : contents_(math) {}
+
   // Collective, also on a rank that has no such buffer: only so can the transport
   // see that another rank has one.
   //
@@ -35,7 +40,7 @@ class BufferSyncer {
   // task.skip_unchanged one before, of one flag for each buffer; where all are
   // unchanged it is the only one.
   // `counters` are increased. Errors: as Model::Buffers(), TensorAccess::
-  //   WriteBack() and Transport::Exchange().
+  //   WriteBack(), Transport::Exchange() and DeviceMath::ToHost().
   absl::Status Sync(const SyncTask& task, Model* model, Transport* transport,
                     SyncCounters& counters);
 
@@ -66,6 +71,8 @@ class BufferSyncer {
   std::map<std::string, int, std::less<>> treatments_;
   // Digests of contents when they were last made equal, by name.
   std::map<std::string, std::uint64_t, std::less<>> equal_;
+
+  ContentReader contents_;
 
   // What was found last.
   std::vector<std::optional<BufferSync>> buffers_;  // as the task had them

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,9 +16,7 @@
 #include "common/policy/schedule.h"
 #include "worker/engine/joining.h"
 #include "worker/engine/parameter_sync.h"
-#include "worker/optim/gradient_scale.h"
 #include "worker/optim/parameter_groups.h"
-#include "worker/optim/squared_norm.h"
 
 namespace lockstep {
 namespace {
@@ -104,7 +101,10 @@ Engine::Engine(Model* model, CoordinatorLink* link, std::unique_ptr<Membership> 
     : model_(model),
       link_(link),
       membership_(std::move(membership)),
-      revise_timeout_(revise_timeout) {
+      revise_timeout_(revise_timeout),
+      update_(membership_->math.get(), membership_->optimizer.get(), membership_->transport.get(),
+              membership_->blocks),
+      syncer_(membership_->math.get()) {
   stats_.optimizer_bytes = membership_->optimizer->state_bytes();
 }
 
@@ -123,13 +123,14 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(std::unique_ptr<Engine> en
 
 absl::Status Engine::MakeReplicasEqual() {
   const int root = ResolveRoot(policy().root, membership_->proposal.members).rank;
-  const std::vector<Arena>& parameters = membership_->parameters;
-  const bool shared = std::ranges::any_of(parameters, &Arena::shared);
+  bool shared = false;
   std::vector<BlockMemory> memory;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
+  for (std::size_t i = 0; i < membership_->blocks.size(); ++i) {
+    const BlockArenas& block = membership_->blocks[i];
+    shared = shared || block.parameters.shared;
     memory.push_back({.block = membership_->proposal.plan.blocks[i],
-                      .parameters = parameters[i].data,
-                      .gradients = membership_->gradients[i].data});
+                      .parameters = block.parameters.data,
+                      .gradients = block.gradients.data});
   }
   LOCKSTEP_RETURN_IF_ERROR(model_->Adopt(
       membership_->proposal.plan, memory,
@@ -174,8 +175,8 @@ absl::Status Engine::BeforeBackward(const StepOptions& options) {
     return weight == *announced_weight_ ? absl::OkStatus() : OtherThanAnnounced(weight);
   }
   std::vector<ArenaShards> parts;
-  for (std::size_t i = 0; i < membership_->gradients.size(); ++i) {
-    parts.push_back({membership_->gradients[i], membership_->shards[i]});
+  for (const BlockArenas& block : membership_->blocks) {
+    parts.push_back({block.gradients, block.shards});
   }
   LOCKSTEP_RETURN_IF_ERROR(Latch(membership_->transport->BeginReduction(parts, weight)));
   announced_weight_ = weight;
@@ -187,17 +188,17 @@ void Engine::GradientIsReady(std::size_t placement) {
   const ShardPlan& plan = membership_->proposal.plan;
   const Placement& parameter = plan.placements[placement];
   if (parameter.elements == 0) return;
-  const auto block = std::ranges::find_if(
-      plan.blocks, [&](const Block& each) { return parameter.offset < each.end; });
+  const std::size_t at = BlockAt(plan, parameter.offset);
+  const Block& block = plan.blocks[at];
   // With the padding up to the next one.
-  std::int64_t end = block->end;
+  std::int64_t end = block.end;
   for (std::size_t next = placement + 1; next < plan.placements.size(); ++next) {
     if (plan.placements[next].elements == 0) continue;
     end = std::min(end, plan.placements[next].offset);
     break;
   }
-  membership_->transport->GradientsReady(membership_->gradients[block - plan.blocks.begin()],
-                                         parameter.offset - block->begin, end - block->begin);
+  membership_->transport->GradientsReady(membership_->blocks[at].gradients,
+                                         parameter.offset - block.begin, end - block.begin);
 }
 
 absl::Status Engine::OtherThanAnnounced(float weight) const {
@@ -227,8 +228,8 @@ absl::Status Engine::Step(const StepOptions& options) {
 absl::StatusOr<Agreement> Engine::CollectAndAgree(const StepOptions& options) {
   LOCKSTEP_ASSIGN_OR_RETURN(const GradientBound bound, model_->CollectGradients());
   if (announced_weight_.has_value()) {
-    for (const Arena& gradients : membership_->gradients) {
-      membership_->transport->GradientsReady(gradients, 0, gradients.elements);
+    for (const BlockArenas& block : membership_->blocks) {
+      membership_->transport->GradientsReady(block.gradients, 0, block.gradients.elements);
     }
     announced_weight_.reset();
   }
@@ -244,11 +245,7 @@ absl::StatusOr<Agreement> Engine::CollectAndAgree(const StepOptions& options) {
 }
 
 absl::Status Engine::Complete(const Agreement& agreement) {
-  if (agreement.settings.max_grad_norm == 0) {
-    LOCKSTEP_RETURN_IF_ERROR(UpdateInOnePass(agreement));
-  } else {
-    LOCKSTEP_RETURN_IF_ERROR(UpdateClipped(agreement));
-  }
+  LOCKSTEP_ASSIGN_OR_RETURN(stats_.last_grad_norm, update_.Apply(agreement));
   model_->ClearGradients();
 
   const Revision before = revision();
@@ -260,76 +257,6 @@ absl::Status Engine::Complete(const Agreement& agreement) {
     if (link_ != nullptr) link_->ReportApplied(entry.number, entry.step);
   }
   Report(Phase::kTraining, {});
-  return absl::OkStatus();
-}
-
-std::int64_t Engine::PlaceInShard(std::size_t block) const {
-  const std::int64_t begin = membership_->proposal.plan.blocks[block].begin;
-  return std::max<std::int64_t>(begin - membership_->shard().begin, 0);
-}
-
-std::span<float> Engine::RoomForSums(std::size_t block) {
-  const Arena& gradients = membership_->gradients[block];
-  const Shard& mine = membership_->shards[block][rank()];
-  if (gradients.dtype == DType::kFloat32) {
-    return gradients.floats().subspan(mine.begin, mine.elements());
-  }
-  std::vector<float>& room = short_sums_[block];
-  room.resize(mine.elements());
-  return room;
-}
-
-absl::Status Engine::UpdateInOnePass(const Agreement& agreement) {
-  const GradientScale scale =
-      ScaleOf(/*squared_norm=*/0, agreement.samples, agreement.settings.loss_scale, /*max_norm=*/0);
-  ShardOptimizer& optimizer = *membership_->optimizer;
-  optimizer.BeginStep(scale.factor);
-  for (std::size_t i = 0; i < membership_->parameters.size(); ++i) {
-    const Arena& parameters = membership_->parameters[i];
-    const std::vector<Shard>& shards = membership_->shards[i];
-    const std::int64_t place = PlaceInShard(i);
-    LOCKSTEP_RETURN_IF_ERROR(membership_->transport->UpdateShards(
-        membership_->gradients[i], parameters, shards, agreement.weights,
-        [&](std::int64_t begin, std::span<const float> sums) {
-          optimizer.Update(place + begin, sums, parameters.dtype,
-                           parameters.at(shards[rank()].begin + begin));
-        }));
-  }
-  stats_.last_grad_norm.reset();
-  return absl::OkStatus();
-}
-
-absl::Status Engine::UpdateClipped(const Agreement& agreement) {
-  Transport* const transport = membership_->transport.get();
-  SquaredNorm own;
-  for (std::size_t i = 0; i < membership_->gradients.size(); ++i) {
-    const std::span<float> kept = RoomForSums(i);
-    LOCKSTEP_RETURN_IF_ERROR(transport->ReduceToOwners(
-        membership_->gradients[i], membership_->shards[i], agreement.weights,
-        [&](std::int64_t begin, std::span<const float> sums) {
-          own.Add(sums);
-          // They may have been made there.
-          if (sums.data() != kept.data() + begin) {
-            std::ranges::copy(sums, kept.begin() + begin);
-          }
-        }));
-  }
-  double squared_norm = own.sum();
-  const TensorView norm = {{.name = "the gradient's squared norm", .dtype = DType::kFloat64},
-                           reinterpret_cast<std::byte*>(&squared_norm)};
-  LOCKSTEP_RETURN_IF_ERROR(transport->AllReduce({&norm, 1}, ReduceOp::kSum));
-  const GradientScale scale = ScaleOf(squared_norm, agreement.samples,
-                                      agreement.settings.loss_scale,
-                                      agreement.settings.max_grad_norm);
-  membership_->optimizer->BeginStep(scale.factor);
-  for (std::size_t i = 0; i < membership_->parameters.size(); ++i) {
-    const Arena& parameters = membership_->parameters[i];
-    const Shard& mine = membership_->shards[i][rank()];
-    membership_->optimizer->Update(PlaceInShard(i), RoomForSums(i), parameters.dtype,
-                                   parameters.at(mine.begin));
-    LOCKSTEP_RETURN_IF_ERROR(transport->BroadcastFromOwners(parameters, membership_->shards[i]));
-  }
-  stats_.last_grad_norm = scale.norm;
   return absl::OkStatus();
 }
 
@@ -397,7 +324,7 @@ absl::StatusOr<BufferDrift> Engine::MeasureBufferDrift() {
   const BufferRules& rules = membership_->protocol.rules();
   absl::StatusOr<BufferDrift> drift =
       MeasureDrift([&](absl::string_view name) { return rules.Synchronises(name); }, model_,
-                   membership_->transport.get());
+                   membership_->math.get(), membership_->transport.get());
   LOCKSTEP_RETURN_IF_ERROR(Latch(drift.status()));
   return drift;
 }
@@ -411,11 +338,12 @@ absl::Status Engine::CarryOut(const std::vector<SyncTask>& due) {
         break;
       case SyncTask::Parameters::kBroadcast:
         LOCKSTEP_RETURN_IF_ERROR(
-            BroadcastParametersFrom(task.root, membership_->parameters, model_, transport));
+            BroadcastParametersFrom(task.root, membership_->blocks, model_, transport));
         break;
       case SyncTask::Parameters::kCheck:
-        LOCKSTEP_RETURN_IF_ERROR(CheckParametersEqual(membership_->proposal.plan,
-                                                      membership_->parameters, model_, transport));
+        LOCKSTEP_RETURN_IF_ERROR(
+            CheckParametersEqual(membership_->proposal.plan, membership_->blocks, model_,
+                                 membership_->math.get(), transport));
         break;
     }
     if (!task.has_buffers()) continue;

@@ -15,7 +15,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -29,9 +28,11 @@
 #include "worker/agent/coordinator_link.h"
 #include "worker/core/agreement.h"
 #include "worker/core/step_protocol.h"
+#include "worker/device/device_math.h"
 #include "worker/engine/buffer_drift.h"
 #include "worker/engine/buffer_syncer.h"
 #include "worker/engine/model.h"
+#include "worker/engine/shard_update.h"
 #include "worker/optim/optimizer.h"
 #include "worker/transport/transport.h"
 
@@ -45,6 +46,8 @@ struct EngineOptions {
   absl::Duration join_timeout = absl::Minutes(5);
   // Of each collective operation; a rank that is later than this is missing.
   absl::Duration operation_timeout = absl::Seconds(60);
+  // Of the memory of the transport's arenas; null: HostMath. Of one engine at a time.
+  std::shared_ptr<DeviceMath> math = nullptr;
 
   // Errors: InvalidArgument names the option.
   absl::Status Validate() const;
@@ -185,14 +188,6 @@ class Engine final {
   void GradientIsReady(std::size_t placement);
   absl::StatusOr<Agreement> CollectAndAgree(const StepOptions& options);
   absl::Status Complete(const Agreement& agreement);
-  // Owners update while they sum, and nothing is written in between.
-  absl::Status UpdateInOnePass(const Agreement& agreement);
-  // The norm takes all sums, which are kept until it is known.
-  absl::Status UpdateClipped(const Agreement& agreement);
-  // Where this rank's part of a block begins in its shard.
-  std::int64_t PlaceInShard(std::size_t block) const;
-  // For the sums of this rank's part of a block.
-  std::span<float> RoomForSums(std::size_t block);
   absl::Status LearnEntries();
   // Why the step cannot be taken, alike on all ranks; OK if it can.
   absl::Status RefusalOf(const Agreement& agreement) const;
@@ -216,7 +211,7 @@ class Engine final {
   std::map<std::string, double> metrics_;
   std::vector<AppliedEntry> applied_;
   EngineStats stats_;
-  std::map<std::size_t, std::vector<float>> short_sums_;  // by block
+  ShardUpdate update_;
   BufferSyncer syncer_;
   std::optional<PolicyRevised> own_newest_;  // alone: what RevisePolicy() made last
 };

@@ -14,6 +14,7 @@
 #include "common/base/mono_time.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
+#include "worker/device/host_math.h"
 #include "worker/engine/solo_transport.h"
 #include "worker/optim/parameter_groups.h"
 
@@ -33,7 +34,8 @@ std::int64_t ShortBegin(const ShardPlan& plan, const Shard& shard) {
 // Everything of a membership that needs no peer. Each error is for good: the
 // next proposal would end the same way.
 absl::StatusOr<Membership> Prepare(const std::string& worker, const OptimizerConfig& optimizer,
-                                   const Manifest& manifest, Proposal proposal) {
+                                   const Manifest& manifest, std::shared_ptr<DeviceMath> math,
+                                   Proposal proposal) {
   const auto me = std::find(proposal.members.begin(), proposal.members.end(), worker);
   if (me == proposal.members.end()) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -60,15 +62,17 @@ absl::StatusOr<Membership> Prepare(const std::string& worker, const OptimizerCon
                             GroupRangesOf(optimizer, manifest, plan, rank));
   LOCKSTEP_ASSIGN_OR_RETURN(
       auto shard_optimizer,
-      ShardOptimizer::Create(optimizer, std::move(ranges), ShortBegin(plan, plan.shards[rank])));
+      math->MakeOptimizer(optimizer, std::move(ranges), ShortBegin(plan, plan.shards[rank])));
   return Membership{.proposal = std::move(proposal),
                     .rank = rank,
                     .protocol = std::move(protocol),
+                    .math = std::move(math),
                     .optimizer = std::move(shard_optimizer)};
 }
 
 absl::Status Allocate(Membership& membership) {
   const ShardPlan& plan = membership.proposal.plan;
+  const Shard& mine = plan.shards[membership.rank];
   for (const Block& block : plan.blocks) {
     LOCKSTEP_ASSIGN_OR_RETURN(const Arena parameters,
                               membership.transport->Allocate(ArenaUse::kParameters, block.dtype,
@@ -76,9 +80,10 @@ absl::Status Allocate(Membership& membership) {
     LOCKSTEP_ASSIGN_OR_RETURN(const Arena gradients,
                               membership.transport->Allocate(ArenaUse::kGradients, block.dtype,
                                                              block.elements()));
-    membership.parameters.push_back(parameters);
-    membership.gradients.push_back(gradients);
-    membership.shards.push_back(ShardsWithin(plan, block));
+    membership.blocks.push_back({.parameters = parameters,
+                                 .gradients = gradients,
+                                 .shards = ShardsWithin(plan, block),
+                                 .place = std::max<std::int64_t>(block.begin - mine.begin, 0)});
   }
   return absl::OkStatus();
 }
@@ -133,6 +138,8 @@ absl::StatusOr<std::unique_ptr<Membership>> JoinEpoch(const EngineOptions& optio
                                                       CoordinatorLink* link) {
   const RealClock clock;
   const MonoTime deadline = clock.Now() + options.join_timeout;
+  const std::shared_ptr<DeviceMath> math =
+      options.math != nullptr ? options.math : std::make_shared<HostMath>();
   Epoch last_epoch;
   absl::Status last_attempt;
   while (true) {
@@ -146,7 +153,7 @@ absl::StatusOr<std::unique_ptr<Membership>> JoinEpoch(const EngineOptions& optio
     last_epoch = epoch;
     LOCKSTEP_ASSIGN_OR_RETURN(
         Membership prepared,
-        Prepare(options.worker, optimizer, manifest, *std::move(proposal)));
+        Prepare(options.worker, optimizer, manifest, math, *std::move(proposal)));
     auto membership = std::make_unique<Membership>(std::move(prepared));
     last_attempt = Form(*membership, options.operation_timeout, deadline, transports, link);
     if (last_attempt.ok()) return membership;
@@ -165,7 +172,7 @@ absl::StatusOr<std::unique_ptr<Membership>> FormAlone(const OptimizerConfig& opt
   LOCKSTEP_ASSIGN_OR_RETURN(ShardPlan plan, PlanShards(manifest, 1));
   LOCKSTEP_ASSIGN_OR_RETURN(
       Membership prepared,
-      Prepare(worker, optimizer, manifest,
+      Prepare(worker, optimizer, manifest, std::make_shared<HostMath>(),
               {.epoch = Epoch(1), .members = {worker}, .plan = std::move(plan),
                .revision = Revision(1), .policy = policy}));
   auto membership = std::make_unique<Membership>(std::move(prepared));

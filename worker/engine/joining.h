@@ -16,6 +16,8 @@
 #include "common/protocol/messages.h"
 #include "worker/agent/coordinator_link.h"
 #include "worker/core/step_protocol.h"
+#include "worker/device/device_math.h"
+#include "worker/engine/block_arenas.h"
 #include "worker/engine/engine.h"
 #include "worker/optim/shard_optimizer.h"
 #include "worker/transport/transport.h"
@@ -27,14 +29,10 @@ struct Membership {
   Proposal proposal;
   int rank = 0;
   StepProtocol protocol;
-  std::unique_ptr<ShardOptimizer> optimizer;
+  std::shared_ptr<DeviceMath> math;
+  std::unique_ptr<ShardOptimizer> optimizer;  // of `math`
   std::unique_ptr<Transport> transport;
-  // Of `transport`, by the plan's blocks.
-  std::vector<Arena> parameters;
-  std::vector<Arena> gradients;
-  std::vector<std::vector<Shard>> shards;  // within each block
-
-  const Shard& shard() const { return proposal.plan.shards[rank]; }
+  std::vector<BlockArenas> blocks;  // of `transport`, by the plan's
 };
 
 // Joins the first epoch that starts with this worker. Afterwards the link's

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
-#include "worker/engine/content_digest.h"
+#include "worker/engine/content_reader.h"
 
 namespace lockstep {
 namespace {
@@ -28,40 +28,46 @@ struct NamedDigest {
 };
 
 // Of the parameters that ranks could hold differently.
-std::vector<NamedDigest> DigestsOf(const ShardPlan& plan, std::span<const Arena> parameters,
-                                   const TensorAccess& frozen) {
+absl::StatusOr<std::vector<NamedDigest>> DigestsOf(const ShardPlan& plan,
+                                                   std::span<const BlockArenas> blocks,
+                                                   const TensorAccess& frozen, DeviceMath* math) {
   std::vector<NamedDigest> digests;
-  std::size_t at = 0;  // the block that the placement lies in
+  ContentReader contents(math);
+  const auto add = [&](const TensorView& view) -> absl::Status {
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::uint64_t digest, contents.Digest(view));
+    digests.push_back({view.spec.name, digest});
+    return absl::OkStatus();
+  };
   for (const Placement& placement : plan.placements) {
     if (placement.elements == 0) continue;
-    while (placement.offset >= plan.blocks[at].end) ++at;
-    const Arena& arena = parameters[at];
+    const std::size_t at = BlockAt(plan, placement.offset);
+    const Arena& arena = blocks[at].parameters;
     if (arena.shared) continue;
-    const TensorView view = {
-        {.name = placement.name, .dtype = arena.dtype, .shape = {placement.elements}},
-        arena.at(placement.offset - plan.blocks[at].begin)};
-    digests.push_back({placement.name, ContentDigest(view)});
+    LOCKSTEP_RETURN_IF_ERROR(add(
+        {.spec = {.name = placement.name, .dtype = arena.dtype, .shape = {placement.elements}},
+         .data = arena.at(placement.offset - plan.blocks[at].begin),
+         .on_device = true}));
   }
-  for (const TensorView& view : frozen.views()) {
-    digests.push_back({view.spec.name, ContentDigest(view)});
-  }
+  for (const TensorView& view : frozen.views()) LOCKSTEP_RETURN_IF_ERROR(add(view));
   return digests;
 }
 
 }  // namespace
 
-absl::Status BroadcastParametersFrom(int root, std::span<const Arena> parameters, Model* model,
-                                     Transport* transport) {
+absl::Status BroadcastParametersFrom(int root, std::span<const BlockArenas> blocks,
+                                     Model* model, Transport* transport) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<TensorAccess> frozen, model->FrozenParameters());
   std::vector<TensorView> views;
   // One memory needs no copy; the call still makes all wait for the root.
-  for (const Arena& arena : parameters) {
+  for (const BlockArenas& block : blocks) {
+    const Arena& arena = block.parameters;
     if (arena.shared) continue;
-    views.push_back({{.name = absl::StrCat("(all trainable ", DTypeName(arena.dtype),
-                                           " parameters)"),
-                      .dtype = arena.dtype,
-                      .shape = {arena.elements}},
-                     arena.data});
+    views.push_back({.spec = {.name = absl::StrCat("(all trainable ", DTypeName(arena.dtype),
+                                                   " parameters)"),
+                              .dtype = arena.dtype,
+                              .shape = {arena.elements}},
+                     .data = arena.data,
+                     .on_device = true});
   }
   views.insert(views.end(), frozen->views().begin(), frozen->views().end());
   LOCKSTEP_RETURN_IF_ERROR(transport->Broadcast(views, root));
@@ -70,13 +76,14 @@ absl::Status BroadcastParametersFrom(int root, std::span<const Arena> parameters
   return frozen->WriteBack(IndicesOf(frozen->views()));
 }
 
-absl::Status CheckParametersEqual(const ShardPlan& plan, std::span<const Arena> parameters,
-                                  Model* model, Transport* transport) {
+absl::Status CheckParametersEqual(const ShardPlan& plan, std::span<const BlockArenas> blocks,
+                                  Model* model, DeviceMath* math, Transport* transport) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<TensorAccess> frozen, model->FrozenParameters());
   // Each rank broadcasts its digests, so that the error can name the ranks.
   const int world_size = transport->world_size();
-  std::vector<std::vector<NamedDigest>> digests(world_size,
-                                                DigestsOf(plan, parameters, *frozen));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<NamedDigest> mine,
+                            DigestsOf(plan, blocks, *frozen, math));
+  std::vector<std::vector<NamedDigest>> digests(world_size, mine);
   std::vector<std::vector<TensorView>> views(world_size);
   std::vector<Transfer> transfers;
   for (int rank = 0; rank < world_size; ++rank) {

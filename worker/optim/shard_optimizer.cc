@@ -13,6 +13,7 @@
 #include "worker/optim/adagrad.h"
 #include "worker/optim/adam.h"
 #include "worker/optim/adamw.h"
+#include "worker/optim/grouped_settings.h"
 #include "worker/optim/sgd.h"
 #include "worker/optim/update_loop.h"
 
@@ -32,12 +33,12 @@ class ShardOptimizerOf final : public ShardOptimizer {
     std::unique_ptr<ShardOptimizerOf> made(
         new ShardOptimizerOf(config, std::move(ranges), short_begin));
     for (const float value : initial) {
-      LOCKSTEP_ASSIGN_OR_RETURN(HostMemory state, FloatsFor(made->elements_));
-      if (value != 0) std::fill_n(Floats(state), made->elements_, value);
+      LOCKSTEP_ASSIGN_OR_RETURN(HostMemory state, FloatsFor(made->elements()));
+      if (value != 0) std::fill_n(Floats(state), made->elements(), value);
       made->states_.push_back(std::move(state));
     }
     LOCKSTEP_ASSIGN_OR_RETURN(HostMemory masters,
-                              FloatsFor(made->elements_ - made->short_begin_));
+                              FloatsFor(made->elements() - made->short_begin_));
     made->states_.push_back(std::move(masters));
     return made;
   }
@@ -46,29 +47,27 @@ class ShardOptimizerOf final : public ShardOptimizer {
     ++step_;
     grad_scale_ = grad_scale;
     rules_.clear();
-    for (const Config& settings : settings_) rules_.emplace_back(settings, step_);
+    for (const Config& settings : grouped_.settings()) rules_.emplace_back(settings, step_);
   }
 
   void Update(std::int64_t begin, std::span<const float> gradients, DType dtype,
               std::byte* params) override {
-    const std::int64_t end = begin + static_cast<std::int64_t>(gradients.size());
-    auto range = std::ranges::upper_bound(ranges_, begin, {}, &GroupRange::end);
-    for (std::int64_t at = begin; at < end; ++range) {
-      const std::int64_t stop = std::min(end, range->end);
-      UpdatePart(rules_[range->group + 1], at, stop - at, gradients.data() + (at - begin), dtype,
-                 params + (at - begin) * ElementBytes(dtype));
-      at = stop;
-    }
+    grouped_.ForEachPart(
+        begin, begin + static_cast<std::int64_t>(gradients.size()),
+        [&](std::size_t settings, std::int64_t at, std::int64_t stop) {
+          UpdatePart(rules_[settings], at, stop - at, gradients.data() + (at - begin), dtype,
+                     params + (at - begin) * ElementBytes(dtype));
+        });
   }
 
   absl::Status SetLearningRate(double lr) override {
     LOCKSTEP_RETURN_IF_ERROR(CheckLearningRate(lr));
-    PutLearningRate(lr);
+    grouped_.SetLearningRate(lr);
     return absl::OkStatus();
   }
 
-  double learning_rate() const override { return settings_[0].lr; }
-  std::int64_t elements() const override { return elements_; }
+  double learning_rate() const override { return grouped_.learning_rate(); }
+  std::int64_t elements() const override { return grouped_.elements(); }
   std::int64_t state_bytes() const override {
     std::int64_t bytes = 0;
     for (const HostMemory& state : states_) bytes += state.bytes();
@@ -77,34 +76,12 @@ class ShardOptimizerOf final : public ShardOptimizer {
 
  private:
   ShardOptimizerOf(const Config& config, std::vector<GroupRange> ranges, std::int64_t short_begin)
-      : groups_(config.groups),
-        settings_(groups_.size() + 1, WithoutGroups(config)),
-        ranges_(std::move(ranges)),
-        elements_(ranges_.empty() ? 0 : ranges_.back().end),
-        short_begin_(std::min(short_begin, elements_)) {
-    for (std::size_t i = 0; i < groups_.size(); ++i) {
-      Config& settings = settings_[i + 1];
-      settings.weight_decay = groups_[i].weight_decay.value_or(config.weight_decay);
-    }
-    PutLearningRate(config.lr);
-  }
+      : grouped_(config, std::move(ranges)), short_begin_(std::min(short_begin, elements())) {}
 
   static absl::StatusOr<HostMemory> FloatsFor(std::int64_t elements) {
     return HostMemory::Allocate(elements * static_cast<std::int64_t>(sizeof(float)));
   }
   static float* Floats(const HostMemory& memory) { return reinterpret_cast<float*>(memory.data()); }
-
-  static Config WithoutGroups(Config config) {
-    config.groups.clear();
-    return config;
-  }
-
-  void PutLearningRate(double lr) {
-    settings_[0].lr = lr;
-    for (std::size_t i = 0; i < groups_.size(); ++i) {
-      settings_[i + 1].lr = lr * groups_[i].lr_scale;
-    }
-  }
 
   // Of element `begin` >= short_begin_.
   float* MastersFrom(std::int64_t begin) const {
@@ -128,14 +105,11 @@ class ShardOptimizerOf final : public ShardOptimizer {
     }
   }
 
-  const std::vector<ParameterGroup> groups_;
-  std::vector<Config> settings_;  // the optimizer's own, then those of each group
-  const std::vector<GroupRange> ranges_;
-  const std::int64_t elements_;
+  GroupedSettings<Config> grouped_;
   const std::int64_t short_begin_;
   std::int64_t step_ = 0;
   float grad_scale_ = 1;
-  std::vector<Rule> rules_;  // of the step, as settings_
+  std::vector<Rule> rules_;  // of the step, as grouped_.settings()
   std::vector<HostMemory> states_;  // of all elements each, then the masters
 };
 
@@ -159,6 +133,8 @@ Made Make(const Adagrad& config, std::vector<GroupRange> ranges, std::int64_t sh
       {static_cast<float>(config.initial_accumulator_value)});
 }
 
+}  // namespace
+
 absl::Status CheckRanges(const std::vector<GroupRange>& ranges, std::size_t groups) {
   std::int64_t end = 0;
   for (const GroupRange& range : ranges) {
@@ -172,8 +148,6 @@ absl::Status CheckRanges(const std::vector<GroupRange>& ranges, std::size_t grou
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Create(
     const OptimizerConfig& config, std::vector<GroupRange> ranges, std::int64_t short_begin) {

@@ -30,15 +30,18 @@ struct GroupRange {
   bool operator==(const GroupRange&) const = default;
 };
 
+// That `ranges` cover a shard without gap or overlap, and are of a group below `groups`
+// or none. Errors: InvalidArgument names the first that is not so.
+absl::Status CheckRanges(const std::vector<GroupRange>& ranges, std::size_t groups);
+
 class ShardOptimizer {
  public:
   virtual ~ShardOptimizer() = default;
 
-  // `ranges`: the shard from its begin to its end, without gap or overlap; see
-  // worker/optim/parameter_groups.h. The elements from `short_begin` on are parameters
-  // of short types: they have masters in float. Errors: those of Validate(), or
-  //   InvalidArgument: ranges that are not so, or of a group that is none.
-  //   ResourceExhausted: there is no memory for the state.
+  // `ranges`: the shard from its begin to its end; see worker/optim/parameter_groups.h.
+  // The elements from `short_begin` on are parameters of short types: they have masters
+  // in float. Errors: those of Validate() and CheckRanges(), or ResourceExhausted: there
+  //   is no memory for the state.
   static absl::StatusOr<std::unique_ptr<ShardOptimizer>> Create(const OptimizerConfig& config,
                                                                 std::vector<GroupRange> ranges,
                                                                 std::int64_t short_begin);
@@ -54,6 +57,9 @@ class ShardOptimizer {
   // `dtype`, float32 before short_begin, and bfloat16 or float16 behind.
   virtual void Update(std::int64_t begin, std::span<const float> gradients, DType dtype,
                       std::byte* params) = 0;
+  // What was wrong with an Update() since BeginStep(), where the device that carries it
+  // out can fail; parameters may then be of two steps.
+  virtual absl::Status EndStep() { return absl::OkStatus(); }
   // A whole step of a shard of float32. Errors: InvalidArgument: a size is not
   //   elements(). On error nothing was written.
   absl::Status Step(std::span<const float> gradients, float grad_scale, std::span<float> params);

@@ -17,6 +17,8 @@ namespace lockstep {
 struct TensorView {
   TensorSpec spec;
   std::byte* data = nullptr;  // spec.bytes() bytes; may be null if that is 0
+  // In the memory that arenas are of (worker/device/device_math.h); else the host's.
+  bool on_device = false;
 
   std::int64_t bytes() const { return spec.bytes(); }
 };
