@@ -171,7 +171,7 @@ absl::Status ShardOptimizer::Step(std::span<const float> gradients, float grad_s
   }
   BeginStep(grad_scale);
   Update(0, gradients, DType::kFloat32, reinterpret_cast<std::byte*>(params.data()));
-  return absl::OkStatus();
+  return EndStep();
 }
 
 }  // namespace lockstep

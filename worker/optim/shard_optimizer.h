@@ -61,7 +61,7 @@ class ShardOptimizer {
   // out can fail; parameters may then be of two steps.
   virtual absl::Status EndStep() { return absl::OkStatus(); }
   // A whole step of a shard of float32. Errors: InvalidArgument: a size is not
-  //   elements(). On error nothing was written.
+  //   elements(), and nothing was written. Or as EndStep().
   absl::Status Step(std::span<const float> gradients, float grad_scale, std::span<float> params);
 
   // Of the steps from now on. Errors: InvalidArgument: as Validate() says of lr.

@@ -1,5 +1,7 @@
 #include "worker/torch/scalar_types.h"
 
+#include "common/base/check.h"
+
 namespace lockstep {
 
 DType FromScalarType(c10::ScalarType type) {
@@ -48,6 +50,18 @@ DType FromScalarType(c10::ScalarType type) {
       return DType::kFloat8E8m0fnu;
     default:
       return DType::kUnspecified;
+  }
+}
+
+c10::ScalarType ToScalarType(DType dtype) {
+  LOCKSTEP_CHECK(IsTrainable(dtype));
+  switch (dtype) {
+    case DType::kBfloat16:
+      return c10::ScalarType::BFloat16;
+    case DType::kFloat16:
+      return c10::ScalarType::Half;
+    default:
+      return c10::ScalarType::Float;
   }
 }
 

@@ -10,6 +10,9 @@ namespace lockstep {
 // kUnspecified for types that a manifest has no word for (quantized, packed).
 DType FromScalarType(c10::ScalarType type);
 
+// Of a type that IsTrainable().
+c10::ScalarType ToScalarType(DType dtype);
+
 }  // namespace lockstep
 
 #endif  // LOCKSTEP_WORKER_TORCH_SCALAR_TYPES_H_
