@@ -36,10 +36,10 @@ at::Tensor InitialValues(const TypedParameter& parameter, int rank, std::size_t 
 }
 
 struct Net : torch::nn::Module {
-  Net(const std::vector<TypedParameter>& parameters, int rank) {
+  Net(const std::vector<TypedParameter>& parameters, int rank, c10::Device device = c10::kCPU) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const at::Tensor tensor =
-          register_parameter(parameters[i].name, InitialValues(parameters[i], rank, i),
+          register_parameter(parameters[i].name, InitialValues(parameters[i], rank, i).to(device),
                              parameters[i].trainable);
       (parameters[i].trainable ? trainable : frozen).push_back(tensor);
     }
@@ -142,30 +142,34 @@ std::vector<TypedParameter> Scenario::Trainable() const {
 }
 
 void Backward(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients) {
-  at::Tensor loss = at::zeros({});
+  at::Tensor loss;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (gradients[i].defined()) {
-      loss = loss + (parameters[i] * gradients[i]).sum().to(at::kFloat);
-    }
+    if (!gradients[i].defined()) continue;
+    const at::Tensor term =
+        (parameters[i] * gradients[i].to(parameters[i].device())).sum().to(at::kFloat);
+    loss = loss.defined() ? loss + term : term;
   }
-  if (loss.requires_grad()) loss.backward();
+  if (loss.defined()) loss.backward();
 }
 
 Outcome TrainInLockstep(const Scenario& scenario, int world_size, Over transport) {
   Outcome outcome;
   std::vector<std::shared_ptr<Net>> nets;
   for (int rank = 0; rank < world_size; ++rank) {
-    nets.push_back(std::make_shared<Net>(scenario.parameters, rank));
+    nets.push_back(std::make_shared<Net>(scenario.parameters, rank, scenario.device));
   }
   const bool shared = transport == Over::kShm;
   LOCKSTEP_EXPECT_OK(TrainTogether(
-      {.optimizer = scenario.optimizer, .transports = FactoryOf(transport)},
+      {.optimizer = scenario.optimizer,
+       .transports = FactoryOf(transport),
+       .device = scenario.device},
       {nets.begin(), nets.end()}, [&](int rank, Engine& engine) {
         return TrainRank(scenario, rank, world_size, shared, *nets[rank], engine, &outcome);
       }));
   for (const auto& net : nets) {
-    outcome.parameters.push_back(net->trainable);
-    std::ranges::copy(net->frozen, std::back_inserter(outcome.parameters.back()));
+    std::vector<at::Tensor>& parameters = outcome.parameters.emplace_back();
+    for (const at::Tensor& each : net->trainable) parameters.push_back(each.detach().cpu());
+    for (const at::Tensor& each : net->frozen) parameters.push_back(each.cpu());
   }
   return outcome;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "c10/core/Device.h"
 #include "tests/parity/recipes.h"
 #include "tests/parity/serial_reference.h"
 
@@ -26,6 +27,8 @@ struct Scenario {
   std::vector<TypedParameter> parameters;
   OptimizerConfig optimizer;
   int steps = 8;
+  // Of the parameters; other than the CPU in-process only.
+  c10::Device device = c10::kCPU;
 
   // What the rank has in the step.
   std::function<RankStep(const Scenario&, const Turn&)> part;
@@ -49,7 +52,7 @@ enum class Over { kInProcess, kShm, kGloo };
 std::string NameOf(Over transport);
 
 struct Outcome {
-  std::vector<std::vector<at::Tensor>> parameters;  // by rank; frozen ones last
+  std::vector<std::vector<at::Tensor>> parameters;  // by rank, on the CPU; frozen ones last
   // By step, as rank 0 has it: the norm (0 if it was not measured).
   std::vector<double> norms;
   std::vector<bool> refused;  // by step

@@ -13,6 +13,7 @@
 #include "worker/torch/guard.h"
 #include "worker/torch/module_model.h"
 #include "worker/torch/named_tensors.h"
+#include "worker/torch/torch_math.h"
 
 namespace lockstep {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 absl::Status TrainRank(const TorchWorldOptions& options, const std::vector<std::string>& members,
                        int rank, torch::nn::Module& module, EndpointBoard* board,
                        const std::function<absl::Status(int, Engine&)>& body) {
-  ModuleModel model(TensorsOf(module));
+  ModuleModel model(TensorsOf(module), options.device);
   LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, model.Describe());
   LOCKSTEP_ASSIGN_OR_RETURN(ShardPlan plan,
                             PlanShards(manifest, static_cast<int>(members.size())));
@@ -31,10 +32,13 @@ absl::Status TrainRank(const TorchWorldOptions& options, const std::vector<std::
                 .revision = Revision(1),
                 .policy = options.policy,
                 .ready_timeout = absl::Seconds(60)});
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Engine> engine,
-      Engine::Join({.worker = members[rank]}, options.optimizer, &model, options.transports.get(),
-                   &link));
+  EngineOptions engine_options = {.worker = members[rank]};
+  if (!options.device.is_cpu()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(engine_options.math, MakeTorchMath(options.device));
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                            Engine::Join(engine_options, options.optimizer, &model,
+                                         options.transports.get(), &link));
   const absl::Status status = GuardTorch("training", [&] { return body(rank, *engine); });
   engine->Leave(status);
   return status;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "c10/core/Device.h"
 #include "common/policy/sync_policy.h"
 #include "worker/engine/engine.h"
 #include "worker/optim/optimizer.h"
@@ -24,6 +25,9 @@ struct TorchWorldOptions {
   OptimizerConfig optimizer;
   SyncPolicy policy;
   std::shared_ptr<TransportFactory> transports;
+  // Where the memory of `transports` is taken to be; steps are made there by TorchMath
+  // if that is not the CPU.
+  c10::Device device = c10::kCPU;
 };
 
 // Runs `body` on each rank, with `modules[rank]` joined; then all leave, so that

@@ -34,7 +34,8 @@ class DeviceMath {
  public:
   virtual ~DeviceMath() = default;
 
-  // What follows is put on this stream (a cudaStream_t); no meaning on the host.
+  // What follows is put on this stream (a cudaStream_t), which lives until another is
+  // given; null: the default one. No meaning on the host.
   virtual absl::Status UseStream(void* stream) { return absl::OkStatus(); }
 
   // sums[i] = sum over ranks of weights[r] * sources[r][i], each product and each sum

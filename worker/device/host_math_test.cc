@@ -29,6 +29,14 @@ std::vector<std::byte> BytesOf(std::span<const float> values) {
   return {bytes.begin(), bytes.end()};
 }
 
+std::vector<const std::byte*> SourcesOf(const std::vector<std::vector<float>>& ranks) {
+  std::vector<const std::byte*> sources;
+  for (const auto& rank : ranks) {
+    sources.push_back(reinterpret_cast<const std::byte*>(rank.data()));
+  }
+  return sources;
+}
+
 TEST(HostMath, SumsToTheBitsOfATransport) {
   // Short values are what the bits of the long ones make.
   for (const DType dtype : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
@@ -42,8 +50,7 @@ TEST(HostMath, SumsToTheBitsOfATransport) {
         }
       }
     }
-    std::vector<const std::byte*> sources;
-    for (const auto& rank : ranks) sources.push_back(reinterpret_cast<const std::byte*>(rank.data()));
+    const std::vector<const std::byte*> sources = SourcesOf(ranks);
     const std::vector<float> weights = {0.3f, 0, 7};
     std::vector<float> expected(elements);
     WeightedSum(dtype, sources, weights, elements,
@@ -68,8 +75,7 @@ TEST(HostMath, SumsIntoAnyOfItsSources) {
       expected[i] += 0.1f * ranks[1][i];
       expected[i] += 3.0f * ranks[2][i];
     }
-    std::vector<const std::byte*> sources;
-    for (const auto& rank : ranks) sources.push_back(reinterpret_cast<const std::byte*>(rank.data()));
+    const std::vector<const std::byte*> sources = SourcesOf(ranks);
     LOCKSTEP_ASSERT_OK(math.WeightedSum(DType::kFloat32, sources, std::vector<float>{2, 0.1f, 3},
                                         3000, ranks[into].data()));
     EXPECT_EQ(BytesOf(ranks[into]), BytesOf(expected)) << into;

@@ -27,7 +27,8 @@ class ComplementMath final : public ForwardingMath {
 };
 
 TensorView Int64s(std::vector<std::int64_t>& values) {
-  return {{.name = "t", .dtype = DType::kInt64, .shape = {static_cast<std::int64_t>(values.size())}},
+  const auto size = static_cast<std::int64_t>(values.size());
+  return {{.name = "t", .dtype = DType::kInt64, .shape = {size}},
           reinterpret_cast<std::byte*>(values.data())};
 }
 

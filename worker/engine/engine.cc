@@ -1,7 +1,6 @@
 #include "worker/engine/engine.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <set>
 #include <utility>
@@ -27,47 +26,7 @@ float WeightOf(const StepOptions& options) {
   return options.loss == LossReduction::kSum ? 1 : static_cast<float>(options.samples);
 }
 
-// Beyond it what the gradient is multiplied by would not be a normal float.
-constexpr double kMinLossScale = 1e-30;
-constexpr double kMaxLossScale = 1e30;
-
 }  // namespace
-
-absl::Status EngineOptions::Validate() const {
-  if (worker.empty()) {
-    return absl::InvalidArgumentError(
-        "the engine's option worker is empty; give the name by which it attends");
-  }
-  if (join_timeout <= absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the engine's option join_timeout is ", absl::FormatDuration(join_timeout),
-                     "; allowed is more than 0"));
-  }
-  if (operation_timeout <= absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(absl::StrCat("the engine's option operation_timeout is ",
-                                                   absl::FormatDuration(operation_timeout),
-                                                   "; allowed is more than 0"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status StepOptions::Validate() const {
-  if (samples < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the step has ", samples, " samples; allowed is 0 or more"));
-  }
-  if (!(max_grad_norm >= 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the step's max_grad_norm is ", Digits(max_grad_norm),
-                     "; allowed is a number above 0, or 0 for no clipping"));
-  }
-  if (!(loss_scale >= kMinLossScale && loss_scale <= kMaxLossScale)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the step's loss_scale is ", Digits(loss_scale), "; allowed is ",
-                     Digits(kMinLossScale), " to ", Digits(kMaxLossScale)));
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Join(const EngineOptions& options,
                                                      const OptimizerConfig& optimizer, Model* model,
@@ -83,7 +42,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Join(const EngineOptions& option
     link->Leave(membership.status());
     return membership.status();
   }
-  return Start(std::unique_ptr<Engine>(new Engine(model, link, *std::move(membership), options.operation_timeout)));
+  return Start(std::unique_ptr<Engine>(
+      new Engine(model, link, *std::move(membership), options.operation_timeout)));
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Alone(const OptimizerConfig& optimizer,
@@ -93,7 +53,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Alone(const OptimizerConfig& opt
   LOCKSTEP_RETURN_IF_ERROR(CheckOperations(policy, manifest));
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Membership> membership,
                             FormAlone(optimizer, policy, manifest));
-  return Start(std::unique_ptr<Engine>(new Engine(model, nullptr, std::move(membership), absl::ZeroDuration())));
+  return Start(std::unique_ptr<Engine>(
+      new Engine(model, nullptr, std::move(membership), absl::ZeroDuration())));
 }
 
 Engine::Engine(Model* model, CoordinatorLink* link, std::unique_ptr<Membership> membership,

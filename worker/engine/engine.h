@@ -28,52 +28,15 @@
 #include "worker/agent/coordinator_link.h"
 #include "worker/core/agreement.h"
 #include "worker/core/step_protocol.h"
-#include "worker/device/device_math.h"
 #include "worker/engine/buffer_drift.h"
 #include "worker/engine/buffer_syncer.h"
+#include "worker/engine/engine_options.h"
 #include "worker/engine/model.h"
 #include "worker/engine/shard_update.h"
 #include "worker/optim/optimizer.h"
 #include "worker/transport/transport.h"
 
 namespace lockstep {
-
-struct EngineOptions {
-  // This worker's name, as it attends by `link`: its place among the members is
-  // its rank.
-  std::string worker;
-  // From attending to the first step, waiting for other workers included.
-  absl::Duration join_timeout = absl::Minutes(5);
-  // Of each collective operation; a rank that is later than this is missing.
-  absl::Duration operation_timeout = absl::Seconds(60);
-  // Of the memory of the transport's arenas; null: HostMath. Of one engine at a time.
-  std::shared_ptr<DeviceMath> math = nullptr;
-
-  // Errors: InvalidArgument names the option.
-  absl::Status Validate() const;
-};
-
-// How training code formed the loss whose gradient it hands over.
-enum class LossReduction {
-  kMean,  // over this rank's samples, torch's default
-  kSum,   // over this rank's samples
-};
-
-struct StepOptions {
-  std::int64_t samples = 1;  // in this rank's part of the batch; 0: no data left
-  LossReduction loss = LossReduction::kMean;
-  // The averaged gradient is scaled down to this norm over all parameters if it is
-  // above, as torch's clip_grad_norm_ does; infinity: it is measured only; 0: neither,
-  // which saves a pass over the sums. Equal on all ranks.
-  double max_grad_norm = 0;
-  // What the loss was multiplied by, so that gradients of few bits do not vanish
-  // (mixed precision): they are divided by it. 1e-30 to 1e30, equal on all ranks. A
-  // step that is refused because gradients are not finite asks for a lower one.
-  double loss_scale = 1;
-
-  // Errors: InvalidArgument names the option, its value and what is allowed.
-  absl::Status Validate() const;
-};
 
 // Since joining.
 struct EngineStats {

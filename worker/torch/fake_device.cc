@@ -8,6 +8,7 @@
 #include "ATen/core/dispatch/Dispatcher.h"
 #include "ATen/core/ivalue.h"
 #include "ATen/core/stack.h"
+#include "ATen/detail/PrivateUse1HooksInterface.h"
 #include "ATen/ops/from_blob.h"
 #include "c10/core/impl/DeviceGuardImplInterface.h"
 #include "torch/library.h"
@@ -44,9 +45,29 @@ class FakeGuard final : public c10::impl::DeviceGuardImplInterface {
     c10::StreamId& now = current.streams.at(stream.device_index());
     return c10::Stream(c10::Stream::UNSAFE, stream.device(), std::exchange(now, stream.id()));
   }
+  // Work is done at once, so that there is nothing to wait for.
+  void record(void**, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {}
+  void block(void*, const c10::Stream&) const override {}
+  bool queryEvent(void*) const override { return true; }
   c10::DeviceIndex deviceCount() const noexcept override { return kFakeDevices; }
   void synchronizeDevice(c10::DeviceIndex) const override { ++current.use.waits; }
 };
+
+// What autograd asks of a device before it goes backward there.
+class FakeHooks final : public at::PrivateUse1HooksInterface {
+ public:
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  c10::DeviceIndex deviceCount() const override { return kFakeDevices; }
+  c10::DeviceIndex getCurrentDevice() const override { return current.device; }
+};
+
+[[maybe_unused]] const bool registered = [] {
+  at::RegisterPrivateUse1HooksInterface(new FakeHooks);
+  c10::register_privateuse1_backend("fake");
+  return true;
+}();
 
 bool IsFake(const at::Tensor& tensor) {
   return tensor.defined() && tensor.device().type() == kType;
@@ -130,11 +151,11 @@ void RunOnCpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   NoteOperator();
   Call call;
   const auto arguments = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
-  for (auto each = stack->end() - arguments; each != stack->end(); ++each) *each = call.ToCpu(*each);
+  for (auto at = stack->end() - arguments; at != stack->end(); ++at) *at = call.ToCpu(*at);
   call.CheckOneDevice(op.schema().name());
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   const auto returns = static_cast<std::ptrdiff_t>(op.schema().returns().size());
-  for (auto each = stack->end() - returns; each != stack->end(); ++each) *each = call.FromCpu(*each);
+  for (auto at = stack->end() - returns; at != stack->end(); ++at) *at = call.FromCpu(*at);
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) { library.impl("_copy_from", &CopyFrom); }

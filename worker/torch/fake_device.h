@@ -1,7 +1,7 @@
 // A device of LibTorch for tests on hosts that have none but the CPU.
 //
 // Its memory is the host's, and its operators are the CPU's, but tensors on it are of
-// another device ("privateuseone"): as on a GPU, an operator refuses tensors of two
+// another device ("fake"): as on a GPU, an operator refuses tensors of two
 // devices, but for copies and single numbers of the CPU. It has streams, which say no
 // more than which one was current when an operator ran. Linking this makes the device.
 // Thread-compatible.

@@ -1,8 +1,13 @@
 #include "worker/torch/gradient_view.h"
 
 #include <cmath>
+#include <limits>
 #include <utility>
+#include <vector>
 
+#include "ATen/ops/aminmax.h"
+#include "ATen/ops/maximum.h"
+#include "ATen/ops/stack.h"
 #include "c10/core/GradMode.h"
 #include "torch/csrc/autograd/function_hook.h"
 #include "torch/csrc/autograd/variable.h"
@@ -28,8 +33,10 @@ class GradientView::Hook final : public PostAccumulateGradHook {
     // ChangedSinceTold() finds that this one came after the one that was told of.
     if (view_->told()) return;
     view_->Take(parameter);
-    view_->Measure();
-    if (view_->in_place_ == nullptr) return;
+    const bool told_next = view_->in_place_ != nullptr;
+    // On the CPU now, while it is in the caches; elsewhere late is as good.
+    if (view_->place_.is_cpu() || told_next) view_->Measure();
+    if (!told_next) return;
     view_->told_version_ = view_->place_._version();
     view_->in_place_();
   }
@@ -69,25 +76,43 @@ void GradientView::Detach(const GradientView& view, const at::Tensor& parameter)
   }
 }
 
-float GradientView::Collect(const at::Tensor& parameter) {
+void GradientView::Collect(const at::Tensor& parameter) {
   const c10::AutoGradMode no_grad(false);
   in_place_ = nullptr;
   if (told()) {
     told_version_ = kNone;
-    return largest_;
+    return;
   }
   if (parameter.grad().defined()) {
     Take(parameter);
     // Before training code is refused something, it has the benefit of the doubt.
-    if (std::isinf(largest_)) measured_version_ = kNone;
+    if (std::isinf(largest_) || !place_.is_cpu()) measured_version_ = kNone;
     Measure();
   } else {
     // Not only once: between steps an owner keeps its sums here.
     place_.zero_();
     largest_ = 0;
+    measured_there_ = at::Tensor();
     measured_version_ = place_._version();
   }
-  return largest_;
+}
+
+void GradientView::FinishMeasuring(std::span<GradientView* const> views) {
+  const c10::AutoGradMode no_grad(false);
+  std::vector<at::Tensor> there;
+  for (const GradientView* view : views) {
+    if (view->measured_there_.defined()) there.push_back(view->measured_there_);
+  }
+  if (there.empty()) return;
+  // One copy, which waits for the device, instead of one for each.
+  const at::Tensor here = at::stack(there).cpu();
+  const float* next = here.const_data_ptr<float>();
+  for (GradientView* view : views) {
+    if (!view->measured_there_.defined()) continue;
+    const float largest = *next++;
+    view->largest_ = std::isfinite(largest) ? largest : std::numeric_limits<float>::infinity();
+    view->measured_there_ = at::Tensor();
+  }
 }
 
 void GradientView::TellWhenInPlace(std::function<void()> in_place) {
@@ -103,9 +128,9 @@ void GradientView::Take(const at::Tensor& parameter) {
   at::Tensor& grad = parameter.mutable_grad();
   if (!IsView(grad, place_)) {
     const c10::AutoGradMode no_grad(false);
-    if (grad.layout() == at::kStrided && grad.is_contiguous() && !grad.is_neg() &&
-        grad.scalar_type() == place_.scalar_type() && grad.device() == place_.device() &&
-        grad.numel() == place_.numel()) {
+    if (place_.is_cpu() && grad.layout() == at::kStrided && grad.is_contiguous() &&
+        !grad.is_neg() && grad.scalar_type() == place_.scalar_type() &&
+        grad.device() == place_.device() && grad.numel() == place_.numel()) {
       largest_ = CopyAndFindLargest(FromScalarType(place_.scalar_type()),
                                     static_cast<const std::byte*>(grad.const_data_ptr()),
                                     static_cast<std::byte*>(place_.mutable_data_ptr()),
@@ -121,10 +146,17 @@ void GradientView::Take(const at::Tensor& parameter) {
 
 void GradientView::Measure() {
   if (place_._version() == measured_version_) return;
+  measured_version_ = place_._version();
+  if (!place_.is_cpu()) {
+    // NaN wins in the extremes, and there is no copy of the size of the place.
+    if (place_.numel() == 0) return;
+    const auto [least, most] = place_.aminmax();
+    measured_there_ = at::maximum(most, least.neg()).to(at::kFloat);
+    return;
+  }
   largest_ = LargestMagnitude(FromScalarType(place_.scalar_type()),
                               static_cast<const std::byte*>(place_.const_data_ptr()),
                               place_.numel());
-  measured_version_ = place_._version();
 }
 
 }  // namespace lockstep

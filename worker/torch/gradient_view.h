@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "ATen/core/Tensor.h"
 
@@ -33,13 +34,17 @@ class GradientView {
   static void Detach(const GradientView& view, const at::Tensor& parameter);
 
   // Afterwards the place holds the parameter's gradient, zeros if it has none, and
-  // `.grad`, if there is one, is a view of it. Returns the largest magnitude in it;
-  // infinity if not all of it is finite. May throw what LibTorch throws.
-  float Collect(const at::Tensor& parameter);
+  // `.grad`, if there is one, is a view of it. May throw what LibTorch throws.
+  void Collect(const at::Tensor& parameter);
+  // On other devices than the CPU magnitudes are found there: reads those of all `views`,
+  // on one device, at once. May throw.
+  static void FinishMeasuring(std::span<GradientView* const> views);
+  // After these, the largest magnitude in the place; infinity if not all of it is finite.
+  float largest() const { return largest_; }
 
   // From now on until Collect(): calls `in_place` as soon as backward has put a gradient
   // there, once, from backward's thread. From then on the place may be read by others,
-  // and overwritten: Collect() returns what was measured then.
+  // and overwritten: what was measured then counts.
   void TellWhenInPlace(std::function<void()> in_place);
   // Whether `.grad` is not what was told of any more. What was written through a raw
   // pointer or data() is not noticed.
@@ -58,6 +63,7 @@ class GradientView {
   static constexpr std::int64_t kNone = -1;  // is no version
   const at::Tensor place_;
   float largest_ = 0;   // magnitude in the place
+  at::Tensor measured_there_;  // what largest_ is to be, on the device; or undefined
   std::int64_t measured_version_ = 0;  // of the place, when that was found; or kNone
   std::function<void()> in_place_;
   std::int64_t told_version_ = kNone;  // of the place, when in_place_ was called

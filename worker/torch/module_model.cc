@@ -9,13 +9,13 @@
 #include <set>
 #include <utility>
 
-#include "ATen/ops/from_blob.h"
 #include "absl/strings/str_cat.h"
 #include "c10/core/GradMode.h"
 #include "c10/core/InferenceMode.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/torch/guard.h"
+#include "worker/torch/placement.h"
 #include "worker/torch/scalar_types.h"
 #include "worker/torch/tensor_access.h"
 
@@ -23,14 +23,16 @@ namespace lockstep {
 namespace {
 
 absl::Status CheckAdoptable(const at::Tensor& tensor, const Placement& placement,
-                            const Block& block) {
+                            const Block& block, c10::Device device) {
   const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat("parameter '", placement.name, "' ", why));
   };
   if (!tensor.defined()) return refuse("is in the plan but not in the module");
-  if (!tensor.device().is_cpu() || tensor.layout() != at::kStrided) {
-    return refuse(absl::StrCat("is not dense memory of the CPU (", tensor.device().str(),
-                               "): a trainable parameter must be; convert it, or freeze it by "
+  if (!LiesOn(tensor, device) || tensor.layout() != at::kStrided) {
+    return refuse(absl::StrCat("is not dense memory of ", device.str(), " (it is ",
+                               c10::str(tensor.layout()), " on ", tensor.device().str(),
+                               "): with this transport a trainable parameter must be; move the "
+                               "module there before joining, or freeze it by "
                                "requires_grad_(false)"));
   }
   if (tensor.numel() != placement.elements ||
@@ -57,12 +59,13 @@ void ReturnFreeMemory() {
 
 // In the shape and type of `like`.
 at::Tensor ViewOf(std::byte* data, const at::Tensor& like) {
-  return at::from_blob(data, like.sizes(), like.scalar_type());
+  return TensorAt(data, like.sizes(), like.scalar_type(), like.device());
 }
 
 }  // namespace
 
-ModuleModel::ModuleModel(std::unique_ptr<NamedTensors> tensors) : tensors_(std::move(tensors)) {}
+ModuleModel::ModuleModel(std::unique_ptr<NamedTensors> tensors, c10::Device device)
+    : tensors_(std::move(tensors)), device_(device) {}
 
 ModuleModel::~ModuleModel() { Release(); }
 
@@ -109,12 +112,11 @@ absl::Status ModuleModel::Adopt(const ShardPlan& plan, std::span<const BlockMemo
     // What is made here is written to outside of it.
     const c10::InferenceMode no_inference(false);
     std::vector<Adopted> adopted;
-    auto at = memory.begin();
     for (const Placement& placement : plan.placements) {
-      while (at != memory.end() && at->block.end <= placement.offset) ++at;
-      const BlockMemory place = at == memory.end() ? BlockMemory() : *at;
+      const std::size_t at = BlockAt(plan, placement.offset);
+      const BlockMemory place = at < memory.size() ? memory[at] : BlockMemory();
       const at::Tensor tensor = named[placement.name];
-      LOCKSTEP_RETURN_IF_ERROR(CheckAdoptable(tensor, placement, place.block));
+      LOCKSTEP_RETURN_IF_ERROR(CheckAdoptable(tensor, placement, place.block, device_));
       // One without elements lies nowhere.
       const std::int64_t offset =
           placement.elements == 0
@@ -223,9 +225,15 @@ absl::StatusOr<GradientBound> ModuleModel::CollectGradients() {
           "Announce the last backward of a step only, and do not change gradients after it; "
           "or do not announce it"));
     }
+    std::vector<GradientView*> gradients;
+    for (const Adopted& parameter : adopted_) {
+      parameter.gradient->Collect(parameter.tensor);
+      gradients.push_back(parameter.gradient.get());
+    }
+    GradientView::FinishMeasuring(gradients);
     GradientBound bound;
-    for (std::size_t i = 0; i < adopted_.size(); ++i) {
-      const float largest = adopted_[i].gradient->Collect(adopted_[i].tensor);
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      const float largest = gradients[i]->largest();
       bound.largest = std::max(bound.largest, largest);
       if (std::isinf(largest) && bound.not_finite == kAllFinite) {
         bound.not_finite = static_cast<std::int64_t>(i);
@@ -250,7 +258,8 @@ absl::StatusOr<std::unique_ptr<TensorAccess>> ModuleModel::Buffers(
     const std::function<bool(absl::string_view)>& selects) {
   return AccessTensors(
       "buffer",
-      [this](NamedTensors::Visit visit) { return tensors_->VisitBuffers(visit); }, selects);
+      [this](NamedTensors::Visit visit) { return tensors_->VisitBuffers(visit); }, selects,
+      device_);
 }
 
 absl::StatusOr<std::unique_ptr<TensorAccess>> ModuleModel::FrozenParameters() {
@@ -264,7 +273,7 @@ absl::StatusOr<std::unique_ptr<TensorAccess>> ModuleModel::FrozenParameters() {
           return !is_frozen(parameter) || visit(parameter.name, parameter.tensor);
         });
       },
-      [](absl::string_view) { return true; });
+      [](absl::string_view) { return true; }, device_);
 }
 
 }  // namespace lockstep

@@ -21,6 +21,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "c10/core/Device.h"
 #include "worker/engine/model.h"
 #include "worker/torch/gradient_view.h"
 #include "worker/torch/named_tensors.h"
@@ -29,13 +30,15 @@ namespace lockstep {
 
 class ModuleModel final : public Model {
  public:
-  explicit ModuleModel(std::unique_ptr<NamedTensors> tensors);
+  // `device`: where arenas lie, so that trainable parameters must; without an index, on
+  // any one of its type.
+  explicit ModuleModel(std::unique_ptr<NamedTensors> tensors, c10::Device device = c10::kCPU);
   ~ModuleModel() override;
 
   // Trainable: requires_grad. A parameter with two names has its first.
   absl::StatusOr<Manifest> Describe() const override;
-  // Also InvalidArgument: the plan does not fit the parameters, named; a
-  //   trainable one that is not dense or not on the CPU, named.
+  // Also InvalidArgument: the plan does not fit the parameters, named; a trainable one
+  //   that is not dense or not on the arenas' device, named.
   absl::Status Adopt(const ShardPlan& plan, std::span<const BlockMemory> memory,
                      InitialValues initial) override;
   void Release() override;
@@ -63,6 +66,7 @@ class ModuleModel final : public Model {
   absl::Status FollowParameters();
 
   const std::unique_ptr<NamedTensors> tensors_;
+  const c10::Device device_;
   std::function<void(std::size_t)> in_place_;  // of TellOfGradients(); views refer to it
   std::vector<Adopted> adopted_;  // in the plan's order; empty: owned
   // Places in adopted_.

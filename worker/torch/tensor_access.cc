@@ -21,6 +21,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "worker/torch/guard.h"
+#include "worker/torch/placement.h"
 #include "worker/torch/scalar_types.h"
 
 namespace lockstep {
@@ -75,9 +76,9 @@ bool IsFreeOfOverlap(const at::Tensor& tensor) {
   return true;
 }
 
-bool IsPlainMemory(const at::Tensor& tensor) {
-  return tensor.device().is_cpu() && tensor.is_contiguous() && !tensor.is_conj() &&
-         !tensor.is_neg();
+bool IsPlainMemory(const at::Tensor& tensor, c10::Device device) {
+  return (tensor.device().is_cpu() || LiesOn(tensor, device)) && tensor.is_contiguous() &&
+         !tensor.is_conj() && !tensor.is_neg();
 }
 
 // Equal for two tensors exactly if they are the same elements in the same order.
@@ -139,7 +140,8 @@ class Found {
 
 class TorchAccess final : public TensorAccess {
  public:
-  TorchAccess(absl::string_view kind, TensorWalk walk) : kind_(kind), walk_(std::move(walk)) {}
+  TorchAccess(absl::string_view kind, TensorWalk walk, c10::Device device)
+      : kind_(kind), walk_(std::move(walk)), device_(device) {}
 
   std::span<const TensorView> views() const override { return views_; }
 
@@ -223,9 +225,11 @@ class TorchAccess final : public TensorAccess {
     // of one in the other: all but the first are copied, before any is written.
     const bool apart = TakeMemory(tensor);
     overlapping_ = overlapping_ || !apart;
-    if (!apart || !IsPlainMemory(tensor)) entry.staged = RowMajor(entry);
+    if (!apart || !IsPlainMemory(tensor, device_)) entry.staged = RowMajor(entry);
     const at::Tensor& memory = entry.staged.defined() ? entry.staged : tensor;
-    views_.push_back({std::move(spec), static_cast<std::byte*>(memory.mutable_data_ptr())});
+    views_.push_back({.spec = std::move(spec),
+                      .data = static_cast<std::byte*>(memory.mutable_data_ptr()),
+                      .on_device = !memory.device().is_cpu()});
     entries_.push_back(std::move(entry));
   }
 
@@ -280,6 +284,7 @@ class TorchAccess final : public TensorAccess {
 
   const std::string kind_;
   const TensorWalk walk_;
+  const c10::Device device_;
   std::vector<Named> found_;  // all that the walk visits
   bool overlapping_ = false;  // perhaps: two entries, or their gaps
   std::vector<Entry> entries_;
@@ -305,10 +310,10 @@ absl::StatusOr<TensorSpec> DescribeTensor(absl::string_view kind, const NamedTen
 
 absl::StatusOr<std::unique_ptr<TensorAccess>> AccessTensors(
     absl::string_view kind, TensorWalk walk,
-    absl::FunctionRef<bool(absl::string_view name)> selects) {
+    absl::FunctionRef<bool(absl::string_view name)> selects, c10::Device device) {
   return GuardTorch(absl::StrCat("finding each ", kind),
                     [&]() -> absl::StatusOr<std::unique_ptr<TensorAccess>> {
-    auto access = std::make_unique<TorchAccess>(kind, walk);
+    auto access = std::make_unique<TorchAccess>(kind, walk, device);
     const c10::AutoGradMode no_grad(false);
     absl::Status status;
     walk([&](absl::string_view name, const at::Tensor& tensor) {

@@ -1,8 +1,9 @@
 // Named tensors as contiguous memory: TensorAccess over LibTorch's tensors.
 //
-// A dense CPU tensor in row-major order is viewed where it is. Any other layout
-// is staged: copied to contiguous memory in the order of its indices, and copied
-// back by WriteBack(). So a view's bytes do not depend on a rank's strides.
+// A dense tensor in row-major order on the CPU, or on the device of the arenas, is viewed
+// where it is. Any other is staged: copied to contiguous memory of the CPU in the order
+// of its indices, and copied back by WriteBack(). So a view's bytes do not depend on a
+// rank's strides.
 // An expanded tensor is staged in its full shape; WriteBack() refuses values that
 // differ where it has one element only. Of tensors that overlap in memory, views of
 // one table, the first is viewed and the others are staged; WriteBack() refuses if
@@ -17,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "c10/core/Device.h"
 #include "common/manifest/manifest.h"
 #include "worker/engine/model.h"
 #include "worker/torch/named_tensors.h"
@@ -39,13 +41,14 @@ using TensorWalk = std::function<bool(NamedTensors::Visit)>;
 // second name appears once, under its first. Writes are as in-place ones without
 // gradient: requires_grad and grad_fn stay, and a graph that saved a tensor before
 // it was written back refuses to go backward through it.
+// `device`: what transports move in place besides the CPU's memory.
 // Renew() walks again. The access does not keep tensors alive: it is used while
 // what `walk` visits does.
 // Errors: InvalidArgument: as DescribeTensor(); or elements of one tensor overlap
 //   otherwise than by expand(), as in a sliding window.
 absl::StatusOr<std::unique_ptr<TensorAccess>> AccessTensors(
     absl::string_view kind, TensorWalk walk,
-    absl::FunctionRef<bool(absl::string_view name)> selects);
+    absl::FunctionRef<bool(absl::string_view name)> selects, c10::Device device = c10::kCPU);
 
 }  // namespace lockstep
 

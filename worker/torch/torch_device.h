@@ -27,6 +27,10 @@
 
 namespace lockstep {
 
+// What is worked on at a time where it takes memory: long enough for a GPU to be busy,
+// and short enough to stay in its second-level cache.
+inline constexpr std::int64_t kTileElements = std::int64_t{1} << 22;
+
 class TorchDevice {
  public:
   // Without an index it is the thread's current device of that type.

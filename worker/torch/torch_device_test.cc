@@ -75,7 +75,7 @@ TEST_F(TorchDeviceTest, OneThatThereIsNotIsNamedWithWhatToDo) {
                        AllOf(HasSubstr("'xla:0'"), HasSubstr("link it, or train on the CPU"))));
   EXPECT_THAT(TorchDevice::Create(c10::Device(FakeDevice().type(), 2)).status(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("'privateuseone:2'"), HasSubstr("LibTorch finds 2"))));
+                       AllOf(HasSubstr("'fake:2'"), HasSubstr("LibTorch finds 2"))));
 }
 
 TEST_F(TorchDeviceTest, StreamsHaveNoMeaningOnTheCpu) {

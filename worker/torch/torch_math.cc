@@ -21,10 +21,6 @@
 namespace lockstep {
 namespace {
 
-// What is summed at a time: long enough for a GPU to be busy, and short enough that
-// products stay in its second-level cache.
-constexpr std::int64_t kTile = std::int64_t{1} << 22;
-
 class TorchSumOfSquares final : public SumOfSquares {
  public:
   explicit TorchSumOfSquares(std::shared_ptr<TorchDevice> device) : device_(std::move(device)) {}
@@ -35,8 +31,8 @@ class TorchSumOfSquares final : public SumOfSquares {
         total_ = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device_->device()));
       }
       const auto elements = static_cast<std::int64_t>(values.size());
-      for (std::int64_t start = 0; start < elements; start += kTile) {
-        const std::int64_t n = std::min(kTile, elements - start);
+      for (std::int64_t start = 0; start < elements; start += kTileElements) {
+        const std::int64_t n = std::min(kTileElements, elements - start);
         const at::Tensor part = device_->View(values.data() + start, n, at::kFloat);
         total_.add_(at::sum(part.to(at::kDouble).square_()));
       }
@@ -72,15 +68,15 @@ class TorchMath final : public DeviceMath {
     return device_->Run("summing gradients", [&] {
       const std::vector<Term> terms = TermsOf(sources, weights);
       const auto options = at::TensorOptions().dtype(at::kFloat).device(device_->device());
-      const std::int64_t tile = std::min(kTile, elements);
+      const std::int64_t tile = std::min(kTileElements, elements);
       const at::Tensor products = at::empty({tile}, options);
       // A source that is read after sums were begun must not be where they go.
       const bool apart = std::ranges::any_of(terms, [&](const Term& term) {
         return &term != terms.data() && term.source == reinterpret_cast<std::byte*>(sums);
       });
       const at::Tensor held = at::empty({apart ? tile : 0}, options);
-      for (std::int64_t start = 0; start < elements; start += kTile) {
-        const std::int64_t n = std::min(kTile, elements - start);
+      for (std::int64_t start = 0; start < elements; start += kTileElements) {
+        const std::int64_t n = std::min(kTileElements, elements - start);
         const at::Tensor into = device_->View(sums + start, n, at::kFloat);
         const at::Tensor sum = apart ? held.narrow(0, 0, n) : into;
         if (terms.empty()) sum.zero_();

@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "worker/device/host_math.h"
 #include "worker/torch/fake_device.h"
+#include "worker/torch/torch_device.h"
 
 namespace lockstep {
 namespace {
@@ -28,7 +29,7 @@ using testing::HasSubstr;
 
 constexpr DType kTrainable[] = {DType::kFloat32, DType::kBfloat16, DType::kFloat16};
 // One tile of the sums and a little of the next.
-constexpr std::int64_t kMoreThanATile = (std::int64_t{1} << 22) + 5;
+constexpr std::int64_t kMoreThanATile = kTileElements + 5;
 
 // Elements of all signs and exponents, but finite, so that sums round in all ways.
 std::vector<std::byte> Draw(DType dtype, std::int64_t elements, std::uint64_t seed) {
@@ -71,7 +72,8 @@ class TorchMathTest : public testing::TestWithParam<c10::Device> {
 
   std::unique_ptr<DeviceMath> math_;
 };
-INSTANTIATE_TEST_SUITE_P(Devices, TorchMathTest, testing::Values(c10::Device(c10::kCPU), FakeDevice()),
+INSTANTIATE_TEST_SUITE_P(Devices, TorchMathTest,
+                         testing::Values(c10::Device(c10::kCPU), FakeDevice()),
                          [](const auto& info) { return info.param.is_cpu() ? "Cpu" : "Fake"; });
 
 TEST_P(TorchMathTest, SumsOfRanksHaveTheBitsOfTheHosts) {
@@ -112,9 +114,10 @@ TEST_P(TorchMathTest, ARankOfWeightZeroIsNotRead) {
     EXPECT_EQ(SumBy(*math_, dtype, {nan}, {0}, elements), expected);
     EXPECT_TRUE(std::isnan(SumBy(*math_, dtype, {nan, zeros}, {1, 1}, elements)[0]));
     // One that is not there at all.
+    const std::vector<const std::byte*> sources = {nullptr, zeros.data()};
     std::vector<float> sums(elements, 1.0f);
-    LOCKSTEP_EXPECT_OK(math_->WeightedSum(dtype, std::vector<const std::byte*>{nullptr, zeros.data()},
-                                         std::vector<float>{0, 1}, elements, sums.data()));
+    LOCKSTEP_EXPECT_OK(math_->WeightedSum(dtype, sources, std::vector<float>{0, 1}, elements,
+                                          sums.data()));
     EXPECT_EQ(sums, expected);
   }
 }

@@ -18,9 +18,6 @@
 namespace lockstep {
 namespace {
 
-// What is updated at a time where copies of gradients or masters are needed for it.
-constexpr std::int64_t kTile = std::int64_t{1} << 22;
-
 // Flat tensors of equal size, all float.
 struct Range {
   at::Tensor params;
@@ -91,8 +88,8 @@ class TorchOptimizer final : public ShardOptimizer {
       const auto end = begin + static_cast<std::int64_t>(gradients.size());
       grouped_.ForEachPart(
           begin, end, [&](std::size_t settings, std::int64_t part_begin, std::int64_t part_end) {
-            for (std::int64_t at = part_begin; at < part_end; at += kTile) {
-              UpdateTile(grouped_.settings()[settings], at, std::min(kTile, part_end - at),
+            for (std::int64_t at = part_begin; at < part_end; at += kTileElements) {
+              UpdateTile(grouped_.settings()[settings], at, std::min(kTileElements, part_end - at),
                          gradients.data() + (at - begin), dtype,
                          params + (at - begin) * ElementBytes(dtype));
             }

@@ -133,7 +133,7 @@ TEST_P(TorchOptimizerTest, AStepMayComeInParts) {
 }
 
 TEST_P(TorchOptimizerTest, AStepOfSeveralTilesIsAsOne) {
-  const std::int64_t elements = (std::int64_t{1} << 22) + 37;
+  const std::int64_t elements = kTileElements + 37;
   const std::vector<GroupRange> ranges = {{0, elements, kNoGroup}};
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto ours, MakeOurs(Adam{.lr = 0.1}, ranges, elements));
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto theirs,
