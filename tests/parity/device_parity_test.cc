@@ -138,7 +138,8 @@ TEST(OnADevice, BuffersOfDeviceAndHostAreSynchronisedComparedAndMeasured) {
           // What no rank has changed is found so on the device.
           if (step > 0) {
             EXPECT_EQ(engine.stats().sync.last_bytes, 4 * (5 + 6));
-            EXPECT_EQ(engine.stats().sync.skipped_bytes, step * 4 * 7);
+            // All were equal since the start when the first forward came.
+            EXPECT_EQ(engine.stats().sync.skipped_bytes, 4 * (5 + 6 + 7) + step * 4 * 7);
           }
           net.there.add_(10 + rank);
           net.here.add_(10 + rank);
