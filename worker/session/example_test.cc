@@ -30,8 +30,10 @@ auto session = lockstep::Session::Join(options, *model, lockstep::AdamW{.lr = 3e
 while (session.ok() && (*session)->step() < steps) {
   if (!(*session)->BeforeForward().ok()) break;           // buffers are synchronised here, if due
   torch::Tensor loss = criterion(model->forward(images), labels);
+  lockstep::StepOptions step = {.samples = images.size(0)};
+  if (!(*session)->BeforeBackward(step).ok()) break;      // optional: over a network gradients travel meanwhile
   loss.backward();
-  if (!(*session)->Step({.samples = images.size(0)}).ok()) break;
+  if (!(*session)->Step(step).ok()) break;
 }
 // [end]
   if (!session.ok()) return session.status();

@@ -11,7 +11,7 @@
 #include "worker/agent/grpc_link.h"
 #include "worker/agent/incarnation.h"
 #include "worker/optim/parameter_groups.h"
-#include "worker/session/transports.h"
+#include "worker/session/data_plane.h"
 #include "worker/torch/module_model.h"
 #include "worker/torch/named_tensors.h"
 
@@ -37,8 +37,8 @@ EngineOptions EngineOptionsOf(const SessionOptions& options) {
           .operation_timeout = options.operation_timeout};
 }
 
-absl::StatusOr<std::unique_ptr<Model>> ModelOf(std::unique_ptr<NamedTensors> trained,
-                                               const std::vector<AttachedModule>& attached) {
+absl::StatusOr<std::unique_ptr<NamedTensors>> AllTensorsOf(
+    std::unique_ptr<NamedTensors> trained, const std::vector<AttachedModule>& attached) {
   std::vector<Attachment> attachments;
   for (const AttachedModule& second : attached) {
     if (second.module == nullptr) {
@@ -47,9 +47,7 @@ absl::StatusOr<std::unique_ptr<Model>> ModelOf(std::unique_ptr<NamedTensors> tra
     }
     attachments.push_back({second.prefix, TensorsOf(*second.module)});
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<NamedTensors> tensors,
-                            Attach(std::move(trained), std::move(attachments)));
-  return std::make_unique<ModuleModel>(std::move(tensors));
+  return Attach(std::move(trained), std::move(attachments));
 }
 
 }  // namespace
@@ -57,21 +55,25 @@ absl::StatusOr<std::unique_ptr<Model>> ModelOf(std::unique_ptr<NamedTensors> tra
 absl::StatusOr<std::unique_ptr<Session>> Session::Join(
     const SessionOptions& options, torch::nn::Module& module, const OptimizerConfig& optimizer,
     const std::vector<AttachedModule>& attached) {
-  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ModelOf(TensorsOf(module), attached));
-  return JoinWith(options, std::move(model), optimizer);
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<NamedTensors> tensors,
+                            AllTensorsOf(TensorsOf(module), attached));
+  return JoinWith(options, std::move(tensors), optimizer);
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Join(
     const SessionOptions& options, torch::jit::Module& module, const OptimizerConfig& optimizer,
     const std::vector<AttachedModule>& attached) {
-  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ModelOf(TensorsOf(module), attached));
-  return JoinWith(options, std::move(model), optimizer);
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<NamedTensors> tensors,
+                            AllTensorsOf(TensorsOf(module), attached));
+  return JoinWith(options, std::move(tensors), optimizer);
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::JoinWith(const SessionOptions& options,
-                                                           std::unique_ptr<Model> model,
+                                                           std::unique_ptr<NamedTensors> tensors,
                                                            const OptimizerConfig& optimizer) {
   LOCKSTEP_RETURN_IF_ERROR(options.Validate());
+  LOCKSTEP_ASSIGN_OR_RETURN(DataPlane plane, MakeDataPlane(options));
+  auto model = std::make_unique<ModuleModel>(std::move(tensors), plane.device);
   LOCKSTEP_ASSIGN_OR_RETURN(Manifest manifest, model->Describe());
   LOCKSTEP_RETURN_IF_ERROR(CheckGroupsMatch(optimizer, manifest));
   if (options.coordinator.empty()) {
@@ -86,7 +88,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::JoinWith(const SessionOptions&
                             Attend(options, std::move(manifest), optimizer));
   EngineOptions engine_options = EngineOptionsOf(options);
   engine_options.join_timeout = std::max(deadline - absl::Now(), absl::Milliseconds(1));
-  return JoinEpoch(std::move(link), MakeTransports(options), engine_options, std::move(model),
+  engine_options.math = std::move(plane.math);
+  return JoinEpoch(std::move(link), std::move(plane.transports), engine_options, std::move(model),
                    optimizer);
 }
 
@@ -94,9 +97,10 @@ absl::StatusOr<std::unique_ptr<Session>> Session::JoinBy(
     std::unique_ptr<CoordinatorLink> link, std::shared_ptr<TransportFactory> transports,
     const SessionOptions& options, torch::nn::Module& module, const OptimizerConfig& optimizer,
     const std::vector<AttachedModule>& attached) {
-  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ModelOf(TensorsOf(module), attached));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<NamedTensors> tensors,
+                            AllTensorsOf(TensorsOf(module), attached));
   return JoinEpoch(std::move(link), std::move(transports), EngineOptionsOf(options),
-                   std::move(model), optimizer);
+                   std::make_unique<ModuleModel>(std::move(tensors)), optimizer);
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::JoinEpoch(

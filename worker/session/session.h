@@ -45,6 +45,8 @@ struct Module;
 
 namespace lockstep {
 
+class NamedTensors;
+
 // A second module whose tensors are kept in step, such as an EMA copy. All of
 // them, parameters too, count as buffers, named `prefix`.NAME: nothing trains them.
 struct AttachedModule {
@@ -57,7 +59,9 @@ class Session final {
   // Joins the job, or trains alone; returns when all ranks are ready and hold
   // equal replicas as the policy says. `module` outlives the session; meanwhile
   // its parameters may be changed in value, not in type, shape or place.
-  // Errors: InvalidArgument: options, optimizer or module, named. NotFound: no
+  // Over nccl trainable parameters are on options.gpu, else on the CPU.
+  // Errors: InvalidArgument: options, optimizer or module, named. FailedPrecondition: no
+  //   GPU, or what it takes to use one is missing, named. NotFound: no
   //   such job. Unavailable: the coordinator was not reached. DeadlineExceeded:
   //   names who is missing. Others as the coordinator turns this worker away.
   static absl::StatusOr<std::unique_ptr<Session>> Join(
@@ -165,7 +169,7 @@ class Session final {
   Session() = default;
 
   static absl::StatusOr<std::unique_ptr<Session>> JoinWith(const SessionOptions& options,
-                                                           std::unique_ptr<Model> model,
+                                                           std::unique_ptr<NamedTensors> tensors,
                                                            const OptimizerConfig& optimizer);
   static absl::StatusOr<std::unique_ptr<Session>> JoinEpoch(
       std::unique_ptr<CoordinatorLink> link, std::shared_ptr<TransportFactory> transports,

@@ -43,14 +43,16 @@ absl::Status SessionOptions::Validate() const {
   if (worker.empty()) {
     return Refuse("worker", worker, "give this worker a name that is unique in its job");
   }
-  if (transport != "shm" && transport != "gloo") {
+  if (transport != "shm" && transport != "gloo" && transport != "nccl") {
     return Refuse("transport", transport,
-                  "allowed are 'shm' (ranks of one host) and 'gloo' (ranks of several)");
+                  "allowed are 'shm' (ranks of one host), 'gloo' (ranks of several) and 'nccl' "
+                  "(ranks on GPUs)");
   }
-  if (transport == "gloo" && gloo_interface.empty()) {
-    return Refuse("gloo_interface", gloo_interface,
+  if (transport != "shm" && interface.empty()) {
+    return Refuse("interface", interface,
                   "name the network interface that the peers can reach, as lo or eth0");
   }
+  if (gpu < 0) return Refuse("gpu", absl::StrCat(gpu), "allowed is 0 or more");
   if (transport == "gloo" && !IsBucketSize(gloo_bucket_bytes)) {
     return Refuse("gloo_bucket_bytes", absl::StrCat(gloo_bucket_bytes),
                   absl::StrCat("allowed are multiples of 16 from ", kMinBucketBytes, " to ",

@@ -17,11 +17,14 @@ struct SessionOptions {
   // Which training run, and this worker's stable name in it. Not needed alone.
   std::string job;
   std::string worker;
-  // "shm": ranks of one host. "gloo": ranks of several. Not used alone.
+  // "shm": ranks of one host. "gloo": ranks of several. "nccl": ranks on GPUs, of one host
+  // or several. Not used alone.
   std::string transport = "shm";
-  // Network interface by which Gloo's peers reach this worker: as "eth0" where
-  // they are on other hosts.
-  std::string gloo_interface = "lo";
+  // Network interface by which peers reach this worker over gloo, or meet it over nccl: as
+  // "eth0" where they are on other hosts.
+  std::string interface = "lo";
+  // With nccl: the GPU that the module's parameters are on, as CUDA counts; one for each rank.
+  int gpu = 0;
   // What Gloo moves as one message, 1 to 32 MiB; equal on all ranks. Small ones overlap
   // the network with the work on what arrived; large ones cost fewer messages.
   std::int64_t gloo_bucket_bytes = 2 << 20;

@@ -14,7 +14,7 @@ absl::StatusOr<std::shared_ptr<TorchDevice>> TorchDevice::Create(c10::Device dev
     const std::string type = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
     if (!c10::impl::hasDeviceGuardImpl(device.type())) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "there is no device '", device.str(), "': this program is linked without LibTorch's "
+          "there is no device '", device.str(), "': this program is without LibTorch's "
           "library for ", type, "; link it, or train on the CPU"));
     }
     const c10::impl::VirtualGuardImpl guard(device.type());

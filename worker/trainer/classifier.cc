@@ -24,6 +24,7 @@ class BuiltInClassifier final : public Classifier {
   at::Tensor Forward(const at::Tensor& images) override { return net_->forward(images); }
   void SetTraining(bool training) override { net_->train(training); }
   std::unique_ptr<NamedTensors> Tensors() override { return TensorsOf(*net_); }
+  void MoveTo(c10::Device device) override { net_->to(device); }
   absl::StatusOr<std::unique_ptr<Session>> Join(const SessionOptions& options,
                                                 const OptimizerConfig& optimizer) override {
     return Session::Join(options, *net_, optimizer);
@@ -42,6 +43,7 @@ class ScriptClassifier final : public Classifier {
   }
   void SetTraining(bool training) override { module_.train(training); }
   std::unique_ptr<NamedTensors> Tensors() override { return TensorsOf(module_); }
+  void MoveTo(c10::Device device) override { module_.to(device); }
   absl::StatusOr<std::unique_ptr<Session>> Join(const SessionOptions& options,
                                                 const OptimizerConfig& optimizer) override {
     return Session::Join(options, module_, optimizer);

@@ -13,6 +13,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/statusor.h"
+#include "c10/core/Device.h"
 #include "worker/optim/optimizer.h"
 #include "worker/session/session.h"
 #include "worker/torch/named_tensors.h"
@@ -27,6 +28,8 @@ class Classifier {
   virtual at::Tensor Forward(const at::Tensor& images) = 0;
   virtual void SetTraining(bool training) = 0;
   virtual std::unique_ptr<NamedTensors> Tensors() = 0;
+  // Parameters and buffers; before Join().
+  virtual void MoveTo(c10::Device device) = 0;
   // The classifier outlives the session. Errors: as Session::Join().
   virtual absl::StatusOr<std::unique_ptr<Session>> Join(const SessionOptions& options,
                                                         const OptimizerConfig& optimizer) = 0;

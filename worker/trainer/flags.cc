@@ -34,13 +34,15 @@ void Declare(CLI::App& app, WorkerFlags& flags, RawFlags& raw) {
   app.add_option("--job", session.job, "Job to take part in");
   app.add_option("--name", session.worker, "This worker's name, unique in the job");
   app.add_option("--transport", session.transport,
-                 "How tensors move: shm (ranks of one host) or gloo (of several)")
+                 "How tensors move: shm (ranks of one host), gloo (of several) or nccl (on GPUs)")
       ->capture_default_str();
   app.add_option("--gloo-bucket-bytes", session.gloo_bucket_bytes,
                  "What gloo moves as one message, 1 to 32 MiB; equal on all workers")
       ->capture_default_str();
-  app.add_option("--gloo-interface", session.gloo_interface,
-                 "Network interface by which gloo's peers reach this worker")
+  app.add_option("--interface", session.interface,
+                 "Network interface by which peers reach this worker over gloo or nccl")
+      ->capture_default_str();
+  app.add_option("--gpu", session.gpu, "With nccl: the GPU that this worker trains on")
       ->capture_default_str();
   app.add_option("--model", training.model,
                  "conv, resnet, mlp, or the path of a TorchScript module that ends in .pt")

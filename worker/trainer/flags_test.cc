@@ -21,7 +21,7 @@ std::variant<WorkerFlags, int> Parse(std::vector<std::string> arguments) {
 
 TEST(ParseFlags, EveryFlagArrives) {
   const auto parsed = Parse({"--coordinator", "localhost:7000", "--job", "j", "--name", "w0",
-                             "--transport", "gloo", "--gloo-interface", "eth0",
+                             "--transport", "gloo", "--interface", "eth0",
                              "--gloo-bucket-bytes", "4194304", "--model", "mlp",
                              "--data", "/data", "--epochs", "2", "--steps", "30", "--batch", "16",
                              "--seed", "9", "--optimizer", "sgd", "--lr", "0.5", "--momentum",
@@ -35,7 +35,7 @@ TEST(ParseFlags, EveryFlagArrives) {
   EXPECT_EQ(training.session.job, "j");
   EXPECT_EQ(training.session.worker, "w0");
   EXPECT_EQ(training.session.transport, "gloo");
-  EXPECT_EQ(training.session.gloo_interface, "eth0");
+  EXPECT_EQ(training.session.interface, "eth0");
   EXPECT_EQ(training.session.gloo_bucket_bytes, 4 << 20);
   EXPECT_EQ(training.session.join_timeout, absl::Seconds(3));
   EXPECT_EQ(training.session.operation_timeout, absl::Minutes(2));

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "c10/core/Device.h"
 #include "c10/core/GradMode.h"
 #include "common/base/digest.h"
 #include "common/base/log.h"
@@ -23,6 +24,7 @@
 #include "common/policy/sync_policy.h"
 #include "torch/utils.h"
 #include "worker/session/session.h"
+#include "worker/torch/cuda_library.h"
 #include "worker/torch/guard.h"
 #include "worker/trainer/classifier.h"
 #include "worker/trainer/mnist.h"
@@ -40,9 +42,15 @@ struct Batch {
   at::Tensor labels;  // int64[n]
 };
 
+// Where model and batches are.
+c10::Device DeviceOf(const SessionOptions& session) {
+  if (session.coordinator.empty() || session.transport != "nccl") return c10::kCPU;
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(session.gpu)};
+}
+
 // `index(i)`: which image is the i-th of the `count` ones.
 template <typename Index>
-Batch MakeBatch(const LabeledImages& data, std::int64_t count, Index index) {
+Batch MakeBatch(const LabeledImages& data, std::int64_t count, c10::Device device, Index index) {
   // Mean and standard deviation of MNIST's pixels, of 0 to 1.
   constexpr float kMean = 0.1307f;
   constexpr float kDeviation = 0.3081f;
@@ -57,13 +65,13 @@ Batch MakeBatch(const LabeledImages& data, std::int64_t count, Index index) {
     }
     *labels++ = data.labels[index(i)];
   }
-  return batch;
+  return {.images = batch.images.to(device), .labels = batch.labels.to(device)};
 }
 
 std::string DigestOf(std::vector<NamedTensor> tensors) {
   Digester digester;
   for (const auto& [name, tensor] : tensors) {
-    const at::Tensor values = tensor.detach().contiguous();
+    const at::Tensor values = tensor.detach().cpu().contiguous();
     digester.Add(name).Add(std::span(static_cast<const std::byte*>(values.const_data_ptr()),
                                      values.nbytes()));
   }
@@ -81,6 +89,7 @@ class Training {
         classifier_(classifier),
         session_(session),
         stop_(stop),
+        device_(DeviceOf(options.session)),
         sampler_(train_.size(), options.batch, session->rank(), session->world_size(),
                  options.seed) {}
 
@@ -143,7 +152,8 @@ class Training {
     LOCKSTEP_RETURN_IF_ERROR(session_->BeforeForward());
     at::Tensor loss;  // not defined: no data left
     if (samples > 0) {
-      const Batch batch = MakeBatch(train_, samples, [&](std::int64_t i) { return indices[i]; });
+      const Batch batch =
+          MakeBatch(train_, samples, device_, [&](std::int64_t i) { return indices[i]; });
       loss = at::cross_entropy_loss(classifier_->Forward(batch.images), batch.labels);
     }
     const StepOptions step = {.samples = samples};
@@ -194,7 +204,8 @@ class Training {
     std::int64_t correct = 0;
     for (std::int64_t begin = 0; begin < test_.size(); begin += kEvaluationBatch) {
       const std::int64_t count = std::min(kEvaluationBatch, test_.size() - begin);
-      const Batch batch = MakeBatch(test_, count, [&](std::int64_t i) { return begin + i; });
+      const Batch batch =
+          MakeBatch(test_, count, device_, [&](std::int64_t i) { return begin + i; });
       const at::Tensor scores = classifier_->Forward(batch.images);
       loss += at::cross_entropy_loss(scores, batch.labels, {}, at::Reduction::Sum).item<double>();
       correct += scores.argmax(1).eq(batch.labels).sum().item<std::int64_t>();
@@ -214,6 +225,7 @@ class Training {
   Classifier* const classifier_;
   Session* const session_;
   const StopRequest& stop_;
+  const c10::Device device_;
   Sampler sampler_;
   double loss_ = 0;  // of the last batch that was not empty
   const RealClock clock_;
@@ -250,6 +262,13 @@ absl::Status Train(const TrainingOptions& options, StopRequest* stop) {
   at::set_num_threads(1);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<Classifier> classifier,
                             MakeClassifier(options.model, options.seed));
+  if (const c10::Device device = DeviceOf(options.session); !device.is_cpu()) {
+    LOCKSTEP_RETURN_IF_ERROR(LoadTorchCuda());
+    LOCKSTEP_RETURN_IF_ERROR(GuardTorch("moving the model to its GPU", [&] {
+      classifier->MoveTo(device);
+      return absl::OkStatus();
+    }));
+  }
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
                             classifier->Join(options.session, options.optimizer));
   stop->OnInterrupt([&] {

@@ -8,8 +8,9 @@ namespace lockstep::nccl_link {
 
 absl::StatusOr<Event> Event::Create(const NcclApi* api) {
   Event event;
-  LOCKSTEP_RETURN_IF_ERROR(FromCuda(
-      *api, api->EventCreateWithFlags(&event.event_, cudaEventDisableTiming), "making of an event"));
+  LOCKSTEP_RETURN_IF_ERROR(
+      FromCuda(*api, api->EventCreateWithFlags(&event.event_, cudaEventDisableTiming),
+               "making of an event"));
   event.api_ = api;
   return event;
 }

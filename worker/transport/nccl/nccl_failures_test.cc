@@ -79,7 +79,7 @@ bool MayFail(absl::string_view function) {
   return std::ranges::find(kFunctions, function) != std::end(kFunctions);
 }
 
-// Whether the functions returns what NCCL does.
+// Whether it returns what functions of NCCL do.
 bool IsOfNccl(absl::string_view function) {
   constexpr absl::string_view kFunctions[] = {"Broadcast", "AllGather", "Send", "Recv",
                                               "GetUniqueId", "GetVersion", "MemAlloc", "MemFree"};
@@ -217,7 +217,7 @@ TEST(NcclFailures, ACollectiveThatAPeerNeverStartsEndsAtTheDeadline) {
 TEST(NcclFailures, AnAbortFreesARankThatWaitsForTheDeviceOnAllRanks) {
   FakeGpus gpus;
   gpus.fake().Inject({.function = "Broadcast", .device = 2, .fault = Fault::kHold});
-  const std::vector<absl::Status> statuses = RunOnGpus(gpus, 3, [&](int rank, Transport& transport) {
+  const auto body = [&](int rank, Transport& transport) {
     std::thread aborter;
     if (rank == 1) {
       aborter = std::thread([&] {
@@ -229,8 +229,9 @@ TEST(NcclFailures, AnAbortFreesARankThatWaitsForTheDeviceOnAllRanks) {
     if (rank == 0) gpus.fake().Release();
     if (aborter.joinable()) aborter.join();
     return status;
-  });
-  EXPECT_THAT(statuses, Each(StatusIs(absl::StatusCode::kAborted, HasSubstr("the epoch ended"))));
+  };
+  EXPECT_THAT(RunOnGpus(gpus, 3, body),
+              Each(StatusIs(absl::StatusCode::kAborted, HasSubstr("the epoch ended"))));
 }
 
 TEST(NcclFailures, ARankThatWaitsForTheCommunicatorToFormCanBeAborted) {
@@ -273,7 +274,7 @@ TEST(NcclFailures, WhatNcclCallsAnErrorOfARemoteRankIsNamedByThoseWhoKnowIt) {
   gpus.fake().Inject(
       {.function = "Broadcast", .device = 0, .fault = Fault::kResult, .result = ncclRemoteError});
   gpus.fake().Inject({.function = "Broadcast", .device = 1, .fault = Fault::kHold});
-  const std::vector<absl::Status> statuses = RunOnGpus(gpus, 2, [&](int rank, Transport& transport) {
+  const auto body = [&](int rank, Transport& transport) {
     std::thread dying;
     if (rank == 1) {
       dying = std::thread([&] {
@@ -285,8 +286,9 @@ TEST(NcclFailures, WhatNcclCallsAnErrorOfARemoteRankIsNamedByThoseWhoKnowIt) {
     const absl::Status status = BroadcastOnce(transport);
     if (dying.joinable()) dying.join();
     return status;
-  });
-  EXPECT_THAT(statuses[0], StatusIs(absl::StatusCode::kAborted, HasSubstr("the power of w1")));
+  };
+  EXPECT_THAT(RunOnGpus(gpus, 2, body)[0],
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("the power of w1")));
 }
 
 TEST(NcclFailures, ARankThatLeavesWhileOthersWorkIsNamed) {
@@ -328,8 +330,9 @@ TEST(NcclFailures, AnAbortThatDoesNotComeBackEndsTheProcess) {
   });
   gpus.MayLeak();
   gpus.fake().Inject({.function = "CommAbort", .device = 1, .fault = Fault::kHold});
-  EXPECT_THAT(RunOnGpus(gpus, 2, [&](int rank, Transport& transport) { return BroadcastOnce(transport); }),
-              Each(IsOk()));
+  EXPECT_THAT(
+      RunOnGpus(gpus, 2, [](int, Transport& transport) { return BroadcastOnce(transport); }),
+      Each(IsOk()));
   EXPECT_THAT(ends.messages(),
               testing::ElementsAre(AllOf(HasSubstr("did not abort epoch 4 within 100ms"),
                                          HasSubstr("on w1 (rank 1), and GPU 1"))));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,8 @@
 #include "common/base/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/device/forwarding_math.h"
+#include "worker/device/host_math.h"
 #include "worker/transport/conformance/tensors.h"
 #include "worker/transport/nccl/fake_gpus.h"
 
@@ -17,6 +20,9 @@ namespace lockstep {
 namespace {
 
 using testing::Each;
+using testing::ElementsAre;
+using testing::IsNull;
+using testing::NotNull;
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformance);
 
@@ -172,14 +178,12 @@ absl::Status TrainUneven(Transport& transport, DType dtype, std::span<const floa
     Store(parameters, i, -1);
   }
   std::int64_t next = 0;
-  LOCKSTEP_RETURN_IF_ERROR(transport.UpdateShards(
-      gradients, parameters, kUneven, weights, [&](std::int64_t begin, std::span<const float> sums) {
-        EXPECT_EQ(begin, next);
-        next += static_cast<std::int64_t>(sums.size());
-        for (std::size_t i = 0; i < sums.size(); ++i) {
-          Store(parameters, kUneven[rank].begin + begin + static_cast<std::int64_t>(i), 2 * sums[i]);
-        }
-      }));
+  const auto update = [&](std::int64_t begin, std::span<const float> sums) {
+    EXPECT_EQ(begin, next);
+    for (const float sum : sums) Store(parameters, kUneven[rank].begin + next++, 2 * sum);
+  };
+  LOCKSTEP_RETURN_IF_ERROR(
+      transport.UpdateShards(gradients, parameters, kUneven, weights, update));
   EXPECT_EQ(next, kUneven[rank].elements());
   const std::vector<float> values = ValuesOf(parameters);
   for (int i = 0; i < 30; ++i) {
@@ -202,7 +206,7 @@ TEST(NcclTransport, PiecesOfAFewElementsMakeTheSameOfUnevenShards) {
                             Tensors tensors;
                             tensors.Add("odd", DType::kUint8, {3}, 0);
                             tensors.Add("ints", DType::kInt64, {21}, 0);
-                            for (std::int64_t& value : tensors.values<std::int64_t>(1)) value = rank;
+                            std::ranges::fill(tensors.values<std::int64_t>(1), rank);
                             LOCKSTEP_RETURN_IF_ERROR(
                                 transport.AllReduce(tensors.views(), ReduceOp::kMax));
                             EXPECT_THAT(tensors.values<std::int64_t>(1), Each(2));
@@ -214,9 +218,10 @@ TEST(NcclTransport, PiecesOfAFewElementsMakeTheSameOfUnevenShards) {
 
 TEST(NcclTransport, ARankOfWeightZeroSendsNoGradients) {
   FakeGpus gpus;
+  const std::vector<float> weights = {1, 1, 0};
   EXPECT_THAT(RunOnGpus(gpus, 3,
-                        [](int rank, Transport& transport) {
-                          return TrainUneven(transport, DType::kFloat32, std::vector<float>{1, 1, 0});
+                        [&](int rank, Transport& transport) {
+                          return TrainUneven(transport, DType::kFloat32, weights);
                         }),
               Each(IsOk()));
   EXPECT_EQ(gpus.fake().CallsOf("Send", 2), 0);
@@ -264,8 +269,9 @@ TEST(NcclTransport, MemoryBesideTheArenasIsBoundedByTheBytesOfAPiece) {
   const auto body = [](int rank, Transport& transport) -> absl::Status {
     LOCKSTEP_ASSIGN_OR_RETURN(const Arena gradients,
                               transport.Allocate(ArenaUse::kGradients, DType::kFloat32, kElements));
-    LOCKSTEP_ASSIGN_OR_RETURN(const Arena parameters,
-                              transport.Allocate(ArenaUse::kParameters, DType::kFloat32, kElements));
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        const Arena parameters,
+        transport.Allocate(ArenaUse::kParameters, DType::kFloat32, kElements));
     LOCKSTEP_RETURN_IF_ERROR(transport.UpdateShards(gradients, parameters, EvenShards(kElements, 4),
                                                     EqualWeights(4), Ignore));
     Tensors tensors;
@@ -277,6 +283,32 @@ TEST(NcclTransport, MemoryBesideTheArenasIsBoundedByTheBytesOfAPiece) {
   EXPECT_GT(staged_bytes, kTestPieceBytes);
   // Two pieces in sets and the sums of a rank's part on the device, one piece on the host.
   EXPECT_LE(staged_bytes, 3 * kTestPieceBytes + kTestPieceBytes / 3);
+}
+
+// Keeps the streams that it is given.
+class StreamsOf final : public ForwardingMath {
+ public:
+  explicit StreamsOf(std::vector<void*>* streams)
+      : ForwardingMath(std::make_unique<HostMath>()), streams_(*streams) {}
+
+  absl::Status UseStream(void* stream) override {
+    streams_.push_back(stream);
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<void*>& streams_;
+};
+
+TEST(NcclTransport, TheArithmeticIsTakenOffTheStreamsThatGo) {
+  std::vector<void*> streams;
+  FakeGpus gpus([&](int rank, NcclOptions& options) {
+    if (rank == 0) options.math = std::make_shared<StreamsOf>(&streams);
+  });
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    EXPECT_THAT(RunOnGpus(gpus, 2, [](int, Transport&) { return absl::OkStatus(); }), Each(IsOk()));
+  }
+  EXPECT_THAT(streams, ElementsAre(NotNull(), IsNull(), NotNull(), IsNull()));
 }
 
 TEST(NcclTransport, AStepMovesTwiceTheParametersOfTheOtherRanksAndNoMore) {

@@ -19,6 +19,7 @@
 #include "worker/transport/nccl/staging.h"
 #include "worker/transport/nccl/view_mover.h"
 #include "worker/transport/nccl/waiter.h"
+#include "worker/transport/nccl/watchdog.h"
 #include "worker/transport/star/star.h"
 
 namespace lockstep {
@@ -32,6 +33,7 @@ using nccl_link::OwnerExchange;
 using nccl_link::Staging;
 using nccl_link::ViewMover;
 using nccl_link::Waiter;
+using nccl_link::Watchdog;
 
 // NCCL may notice a broken connection before the others do.
 constexpr absl::Duration kTimeToNameTheLost = absl::Seconds(1);
@@ -63,10 +65,11 @@ struct OnDevice {
 class NcclTransport final : public CheckedTransport {
  public:
   NcclTransport(const Group& group, const NcclOptions& options, std::shared_ptr<Waiter> waiter,
-                std::unique_ptr<Star> star)
+                std::shared_ptr<Watchdog> watchdog, std::unique_ptr<Star> star)
       : CheckedTransport(group),
         options_(options),
         waiter_(std::move(waiter)),
+        watchdog_(std::move(watchdog)),
         star_(std::move(star)),
         on_device_(std::make_unique<OnDevice>()) {}
 
@@ -74,16 +77,18 @@ class NcclTransport final : public CheckedTransport {
     // What is through here may still be under way to others, and an abort would end it.
     if (moved_) MeetToLeave();
     StopDevice();
-    // Frees the memory.
+    const Watchdog::Scope watched = watchdog_->Watch(clock_.Now() + options_.abort_timeout);
     if (on_device_ != nullptr && on_device_->device != nullptr) {
       on_device_->device->MakeCurrent().IgnoreError();
+      // Its stream goes; the arithmetic may be used before the next transport's comes.
+      options_.math->UseStream(nullptr).IgnoreError();
     }
+    on_device_.reset();
   }
 
   absl::Status Form() {
     StartDeadline();
-    waiter_->SetDeadline(deadline());
-    return End(TryToForm());
+    return End(Watched([this] { return TryToForm(); }));
   }
 
   TrafficCounters traffic() const override { return traffic_; }
@@ -224,10 +229,17 @@ class NcclTransport final : public CheckedTransport {
 
   absl::Status OnTheDevice(const std::function<absl::Status()>& act) {
     moved_ = true;
+    return End(Watched([&]() -> absl::Status {
+      LOCKSTEP_RETURN_IF_ERROR(on_device_->device->Enter());
+      return act();
+    }));
+  }
+
+  // `act` waits until the operation's deadline, and for no library much longer.
+  absl::Status Watched(const std::function<absl::Status()>& act) {
     waiter_->SetDeadline(deadline());
-    absl::Status status = on_device_->device->Enter();
-    if (status.ok()) status = act();
-    return End(std::move(status));
+    const Watchdog::Scope watched = watchdog_->Watch(deadline() + options_.abort_timeout);
+    return act();
   }
 
   // What an operation returns, after which nothing is under way.
@@ -245,12 +257,14 @@ class NcclTransport final : public CheckedTransport {
 
   void MeetToLeave() {
     const Call leaving = {.kind = CallKind::kNone};
-    star_->Exchange(std::as_bytes(std::span(&leaving, 1)), RealClock().Now() + kTimeToLeave)
+    star_->Exchange(std::as_bytes(std::span(&leaving, 1)), clock_.Now() + kTimeToLeave)
         .IgnoreError();
   }
 
   void StopDevice() {
     if (on_device_ == nullptr || on_device_->communicator == nullptr) return;
+    // It has a time of its own, but for the calls around NCCL's.
+    const Watchdog::Scope watched = watchdog_->Watch(clock_.Now() + 2 * options_.abort_timeout);
     if (on_device_->communicator->Abort(options_.abort_timeout)) return;
     static_cast<void>(on_device_.release());
     options_.end_process(absl::StrCat(
@@ -262,6 +276,7 @@ class NcclTransport final : public CheckedTransport {
 
   void Interrupt(const absl::Status& why) override {
     waiter_->Interrupt(why);
+    watchdog_->Hasten(clock_.Now() + options_.abort_timeout);
     star_->Abort(absl::IsAborted(why)
                      ? why
                      : absl::AbortedError(absl::StrCat(MemberText(group().members, rank()),
@@ -269,7 +284,9 @@ class NcclTransport final : public CheckedTransport {
   }
 
   const NcclOptions options_;
+  const RealClock clock_;
   const std::shared_ptr<Waiter> waiter_;
+  const std::shared_ptr<Watchdog> watchdog_;
   const std::unique_ptr<Star> star_;
   std::unique_ptr<OnDevice> on_device_;  // null if it could not be stopped
   std::vector<Arena> arenas_;
@@ -306,11 +323,24 @@ absl::StatusOr<std::unique_ptr<Transport>> NcclFactory::Create(const Group& grou
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string address, exchange(mine));
   const auto waiter = std::make_shared<Waiter>(MemberText(group.members, group.rank),
                                                group.deadline);
+  const auto watchdog = std::make_shared<Watchdog>(
+      [end_process = options_.end_process,
+       message = absl::StrCat(
+           "a call of NCCL or CUDA did not come back on ", MemberText(group.members, group.rank),
+           ", GPU ", options_.device, ", in epoch ", group.epoch.value(), ", ",
+           absl::FormatDuration(options_.abort_timeout),
+           " after the operation should have ended: the process ends, and must be started anew")] {
+        end_process(message);
+      });
   LOCKSTEP_ASSIGN_OR_RETURN(
       std::unique_ptr<Star> star,
       Star::Form(group, std::move(listener), address,
-                 [waiter](const absl::Status& why) { waiter->Interrupt(why); }));
-  auto transport = std::make_unique<NcclTransport>(group, options_, waiter, std::move(star));
+                 [waiter, watchdog, patience = options_.abort_timeout](const absl::Status& why) {
+                   waiter->Interrupt(why);
+                   watchdog->Hasten(RealClock().Now() + patience);
+                 }));
+  auto transport =
+      std::make_unique<NcclTransport>(group, options_, waiter, watchdog, std::move(star));
   if (group.on_forming) group.on_forming(transport.get());
   const absl::Status formed = transport->Form();
   if (formed.ok()) return transport;

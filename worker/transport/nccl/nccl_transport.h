@@ -15,8 +15,9 @@
 // while of a backward that goes through the arena from its end only one owner's part is ready
 // at a time.
 //
-// After an error the communicator is aborted at once. Where NCCL does not do that in time, the
-// process ends: a GPU that may still write somewhere can be neither used nor left.
+// After an error the communicator is aborted at once. Where NCCL does not do that in time, or a
+// call of it or of CUDA does not come back, the process ends: a GPU that may still write
+// somewhere can be neither used nor left.
 #ifndef LOCKSTEP_WORKER_TRANSPORT_NCCL_NCCL_TRANSPORT_H_
 #define LOCKSTEP_WORKER_TRANSPORT_NCCL_NCCL_TRANSPORT_H_
 
@@ -51,7 +52,8 @@ struct NcclOptions {
   std::int64_t piece_bytes = 64 << 20;
   // Arenas in memory that the host reaches as well: slower, for tests.
   bool managed_arenas = false;
-  // How long NCCL may take to abort, before the process ends.
+  // How long NCCL may take to abort, and any call of NCCL or CUDA to come back once its operation
+  // is over, before the process ends.
   absl::Duration abort_timeout = absl::Seconds(10);
   std::function<void(absl::string_view message)> end_process = EndProcess;
 };

@@ -2,8 +2,8 @@
 //
 // Lists are cut into pieces (worker/transport/pieces.h) alike on all ranks, so that NCCL
 // sees the same sizes everywhere. A large tensor that the GPU can use is moved in place; the
-// others are packed into staging memory, those that it cannot copy by the host. Reductions are made on the host, in rank order, with
-// the arithmetic of all transports. Used by one thread.
+// others are packed into staging memory, those that it cannot copy by the host. Reductions are
+// made on the host, in rank order, with the arithmetic of all transports. Used by one thread.
 #ifndef LOCKSTEP_WORKER_TRANSPORT_NCCL_VIEW_MOVER_H_
 #define LOCKSTEP_WORKER_TRANSPORT_NCCL_VIEW_MOVER_H_
 

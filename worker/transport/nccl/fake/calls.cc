@@ -43,6 +43,11 @@ std::optional<int> Calls::AsyncError(int device) const {
   return std::nullopt;
 }
 
+void Calls::ForgetAsyncError(int device) {
+  async_errors_.erase(device);
+  async_errors_.erase(std::nullopt);
+}
+
 int Calls::CallsOf(const std::string& function, std::optional<int> device) const {
   int calls = 0;
   for (const auto& [key, count] : counts_) {

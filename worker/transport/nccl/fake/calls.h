@@ -23,6 +23,8 @@ class Calls {
 
   // What CommGetAsyncError was told to report on `device`, if anything.
   std::optional<int> AsyncError(int device) const;
+  // It goes with the communicator that it was of.
+  void ForgetAsyncError(int device);
 
   void Inject(const FakeNccl::Injection& injection) { injections_.push_back(injection); }
   int CallsOf(const std::string& function, std::optional<int> device) const;

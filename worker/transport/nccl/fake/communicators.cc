@@ -236,6 +236,7 @@ ncclResult_t Communicators::Abort(World& world, Communicator& communicator) {
 
 void Communicators::AbortNow(World& world, Communicator& communicator) {
   communicator.aborted = true;
+  world.calls.ForgetAsyncError(communicator.device);
   communicator.registered.clear();
   if (!communicator.in_progress.empty()) --communicator.in_progress[0].stream->unlaunched;
   communicator.in_progress.clear();

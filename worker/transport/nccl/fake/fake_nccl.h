@@ -47,7 +47,7 @@ class FakeNccl {
     kResult,      // it returns `result`, and does nothing
     kDelay,       // it starts after `delay`
     kHold,        // it starts after Release()
-    kAsyncError,  // of CommGetAsyncError: from this call on, it reports `result`
+    kAsyncError,  // of CommGetAsyncError: from this call on, it reports `result`, until an abort
   };
   struct Injection {
     std::string function;       // a member of NcclApi: "Broadcast"
