@@ -336,5 +336,25 @@ TEST(NcclTransport, AStepMovesTwiceTheParametersOfTheOtherRanksAndNoMore) {
       Each(IsOk()));
 }
 
+// On a GPU, the host's arithmetic could not reach it. On the fake it can: so what is asked for
+// is looked at.
+TEST(NcclTransport, ManagedArenasAreReducedInManagedMemory) {
+  FakeGpus gpus([](int, NcclOptions& options) { options.managed_arenas = true; });
+  const std::vector<absl::Status> statuses =
+      RunOnGpus(gpus, 2, [](int rank, Transport& transport) -> absl::Status {
+        LOCKSTEP_ASSIGN_OR_RETURN(
+            const Arena arena, transport.Allocate(ArenaUse::kGradients, DType::kFloat32, 1000));
+        std::ranges::fill(arena.floats(), 2.0f);
+        return transport.ReduceToOwners(arena, EvenShards(1000, 2), EqualWeights(2),
+                                        [](std::int64_t, std::span<const float> sums) {
+                                          EXPECT_TRUE(AllAre<float>(sums, 4.0f));
+                                        });
+      });
+  EXPECT_THAT(statuses, Each(IsOk()));
+  EXPECT_GT(gpus.fake().CallsOf("MallocManaged"), 2);
+  EXPECT_EQ(gpus.fake().CallsOf("Malloc"), 0);
+  EXPECT_EQ(gpus.fake().CallsOf("MemAlloc"), 0);
+}
+
 }  // namespace
 }  // namespace lockstep

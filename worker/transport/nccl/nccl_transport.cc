@@ -109,7 +109,9 @@ class NcclTransport final : public CheckedTransport {
     LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<ncclUniqueId> ids, ExchangeRecords(id));
     on.communicator = std::make_unique<Communicator>(on.device.get(), waiter_.get());
     LOCKSTEP_RETURN_IF_ERROR(on.communicator->Form(world_size(), rank(), ids[0]));
-    on.staging = std::make_unique<Staging>(api, options_.piece_bytes);
+    on.staging = std::make_unique<Staging>(
+        api, options_.managed_arenas ? MemoryKind::kManaged : MemoryKind::kDevice,
+        options_.piece_bytes);
     on.views = std::make_unique<ViewMover>(on.device.get(), on.communicator.get(),
                                            on.staging.get(), &traffic_, rank(), world_size());
     LOCKSTEP_ASSIGN_OR_RETURN(

@@ -50,7 +50,8 @@ struct NcclOptions {
   // Of what a rank gets from all others at once; equal on all ranks. Up to three times that is
   // kept beside the arenas, and once on the host.
   std::int64_t piece_bytes = 64 << 20;
-  // Arenas in memory that the host reaches as well: slower, for tests.
+  // Arenas, and what sums are made in, are memory that the host reaches as well, so that
+  // `math` can be a HostMath: slower, for tests.
   bool managed_arenas = false;
   // How long NCCL may take to abort, and any call of NCCL or CUDA to come back once its operation
   // is over, before the process ends.

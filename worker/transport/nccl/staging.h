@@ -19,7 +19,9 @@ namespace lockstep::nccl_link {
 class Staging {
  public:
   // `piece_bytes`: of what all ranks together bring to this one at once; a multiple of 16.
-  Staging(const NcclApi* api, std::int64_t piece_bytes) : api_(api), piece_bytes_(piece_bytes) {}
+  // `kind`: of OnDevice(), where sums are made: such that the DeviceMath reaches it.
+  Staging(const NcclApi* api, MemoryKind kind, std::int64_t piece_bytes)
+      : api_(api), kind_(kind), piece_bytes_(piece_bytes) {}
 
   std::int64_t piece_bytes() const { return piece_bytes_; }
   // Of what each of `sources` ranks brings at once; a multiple of 16.
@@ -29,7 +31,7 @@ class Staging {
 
   // What was there may be lost; nothing may be under way in it.
   absl::StatusOr<std::byte*> OnDevice(std::int64_t bytes) {
-    LOCKSTEP_RETURN_IF_ERROR(device_.Grow(api_, MemoryKind::kDevice, bytes));
+    LOCKSTEP_RETURN_IF_ERROR(device_.Grow(api_, kind_, bytes));
     return device_.data();
   }
   absl::StatusOr<std::byte*> OnHost(std::int64_t bytes) {
@@ -39,6 +41,7 @@ class Staging {
 
  private:
   const NcclApi* const api_;
+  const MemoryKind kind_;
   const std::int64_t piece_bytes_;
   DeviceMemory device_;
   DeviceMemory host_;
