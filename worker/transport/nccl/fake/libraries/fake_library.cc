@@ -48,6 +48,9 @@ ncclResult_t ncclGroupStart() { return api.GroupStart(); }
 ncclResult_t ncclGroupEnd() { return api.GroupEnd(); }
 ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t type,
                            int root, ncclComm_t comm, cudaStream_t stream) {
+#ifdef FAKE_BROADCASTS_NOTHING
+  return ncclSuccess;
+#endif
   return api.Broadcast(send, receive, count, type, root, comm, stream);
 }
 ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t type,
