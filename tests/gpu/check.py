@@ -21,7 +21,7 @@ RESERVE_SECONDS = 5
 LOG_TAIL_LINES = 25
 # Seconds that a part may take, if as many are left.
 LIMITS = {"host": 90, "bundle": 400, "libraries": 60, "failures": 90, "conformance": 120,
-          "compile": 180, "step": 100, "peers": 120}
+          "compile": 240, "step": 100, "peers": 120}
 # Of the overall limit, what tests leave to the measurements.
 KEPT_FROM_TESTS = 0.4
 
