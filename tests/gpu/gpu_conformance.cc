@@ -35,8 +35,6 @@
 namespace lockstep {
 namespace {
 
-using testing::AllOf;
-using testing::AnyOf;
 using testing::HasSubstr;
 
 // Set by main() before the tests are made.
@@ -143,10 +141,11 @@ TEST(GpuFailures, APeerThatIsMissingIsNamedAtTheDeadline) {
   const std::string nobody = "nobody else comes";
   const Group group = {
       .epoch = Epoch(4), .members = MemberNames(2), .deadline = absl::Seconds(2)};
-  EXPECT_THAT(NcclFactory(OptionsOf(0)).Create(
-                  group, [&](const std::optional<std::string>& mine) -> absl::StatusOr<std::string> {
-                    return mine.value_or(nobody);
-                  }),
+  const ExchangeEndpoint exchange =
+      [&](const std::optional<std::string>& mine) -> absl::StatusOr<std::string> {
+    return mine.value_or(nobody);
+  };
+  EXPECT_THAT(NcclFactory(OptionsOf(0)).Create(group, exchange),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("w1 (rank 1)")));
   ExpectUsable(1);
 }

@@ -31,6 +31,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "c10/core/DeviceGuard.h"
+#include "c10/util/Exception.h"
 #include "common/base/status_macros.h"
 #include "common/sharding/shard_plan.h"
 #include "tests/bench/statistics.h"
@@ -272,7 +273,9 @@ void RunRanks(const Setting& setting) {
       try {
         const absl::Status status = RunRank(setting, rank, exchange, times);
         if (!status.ok()) Fail(rank, status);
-      } catch (const std::exception& error) {  // LibTorch's
+      } catch (const c10::Error& error) {
+        Fail(rank, absl::InternalError(error.what_without_backtrace()));
+      } catch (const std::exception& error) {
         Fail(rank, absl::InternalError(error.what()));
       }
     });
