@@ -17,7 +17,7 @@ using testing::Contains;
 using testing::Key;
 
 // About so many of all faults, spread evenly over functions, calls, devices and codes.
-constexpr std::size_t kSample = 120;
+constexpr std::size_t kSample = 80;
 
 TEST(FaultyTraining, CallsWhatMovesBytes) {
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const HealthyRun healthy, TrainUndisturbed(2));

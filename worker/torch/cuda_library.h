@@ -9,10 +9,12 @@
 
 namespace lockstep {
 
-// Afterwards LibTorch knows the device type CUDA; it stays loaded. `library` is searched as
+// Afterwards LibTorch knows the device type CUDA; it stays loaded. Called before anything else
+// of LibTorch that looks for devices, as manual_seed() and backward do: it looks once. `library` is searched as
 // dlopen() does; it must be of the LibTorch that this program is linked with: "torch/lib" of the
 // Python package torch of that version has it.
-// Errors: FailedPrecondition: it is not there or not such a library, with what to do.
+// Errors: FailedPrecondition: it is not there or not such a library, it came too late, or there is
+//   no GPU; with what to do.
 absl::Status LoadTorchCuda(const std::string& library = "libtorch_cuda.so");
 
 }  // namespace lockstep

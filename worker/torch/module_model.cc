@@ -9,9 +9,13 @@
 #include <set>
 #include <utility>
 
+#include "ATen/ops/empty.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "c10/core/CachingDeviceAllocator.h"
 #include "c10/core/GradMode.h"
 #include "c10/core/InferenceMode.h"
+#include "c10/core/impl/VirtualGuardImpl.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/torch/guard.h"
@@ -50,8 +54,12 @@ absl::Status CheckAdoptable(const at::Tensor& tensor, const Placement& placement
 }
 
 // The values that were moved leave as much free memory as the model has, which the C
-// library would keep for itself.
-void ReturnFreeMemory() {
+// library, or LibTorch for a device, would keep for itself.
+void ReturnFreeMemory(c10::Device device) {
+  if (!device.is_cpu()) {
+    auto* const cache = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
+    if (cache != nullptr && cache->initialized()) cache->emptyCache();
+  }
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif
@@ -129,42 +137,62 @@ absl::Status ModuleModel::Adopt(const ShardPlan& plan, std::span<const BlockMemo
                              ViewOf(place.gradients + offset, tensor))});
     }
     const c10::AutoGradMode no_grad(false);
-    for (Adopted& parameter : adopted) {
-      if (initial == InitialValues::kCopyIn) parameter.values.copy_(parameter.tensor);
-      parameter.tensor.set_data(parameter.values);
-      parameter.tensor.mutable_grad() = at::Tensor();
-      GradientView::Attach(parameter.gradient, parameter.tensor);
+    // Before any parameter changes, which may fail for each of them.
+    if (initial == InitialValues::kCopyIn) {
+      for (Adopted& parameter : adopted) parameter.values.copy_(parameter.tensor);
     }
     for (std::size_t i = 0; i < adopted.size(); ++i) {
       by_name_.emplace(adopted[i].name, i);
       by_tensor_.emplace(adopted[i].tensor.unsafeGetTensorImpl(), i);
     }
+    // From here on Release() undoes what was done.
     adopted_ = std::move(adopted);
-    ReturnFreeMemory();
+    absl::Cleanup undo = [this] { Release(); };
+    for (Adopted& parameter : adopted_) {
+      parameter.tensor.set_data(parameter.values);
+      parameter.tensor.mutable_grad() = at::Tensor();
+      GradientView::Attach(parameter.gradient, parameter.tensor);
+    }
+    std::move(undo).Cancel();
+    ReturnFreeMemory(device_);
     return absl::OkStatus();
   });
 }
 
 void ModuleModel::Release() {
-  const absl::Status status = GuardTorch("giving the module its parameters back", [&] {
-    // What is made here is trained outside of it.
-    const c10::InferenceMode no_inference(false);
-    const c10::AutoGradMode no_grad(false);
-    for (Adopted& parameter : adopted_) {
-      GradientView::Detach(*parameter.gradient, parameter.tensor);
-      if (IsView(parameter.tensor, parameter.values)) {
-        parameter.tensor.set_data(parameter.values.clone());
-      }
-      if (IsView(parameter.tensor.grad(), parameter.gradient->place())) {
-        parameter.tensor.mutable_grad() = at::Tensor();
-      }
-    }
-    return absl::OkStatus();
-  });
+  for (const Adopted& parameter : adopted_) {
+    const absl::Status status =
+        GuardTorch("giving the module a parameter back", [&] { return GiveBack(parameter); });
+    if (!status.ok()) LogError("parameter '", parameter.name, "': ", status.message());
+  }
+  if (!adopted_.empty() && !device_.is_cpu()) {
+    const absl::Status status = GuardTorch("waiting for the device", [&] {
+      // It may still read the arenas, which are freed next.
+      const c10::impl::VirtualGuardImpl guard(device_.type());
+      guard.synchronizeDevice(adopted_[0].values.device().index());
+      return absl::OkStatus();
+    });
+    if (!status.ok()) LogError(status.message());
+  }
   adopted_.clear();
   by_name_.clear();
   by_tensor_.clear();
-  if (!status.ok()) LogError(status.message());
+}
+
+absl::Status ModuleModel::GiveBack(const Adopted& parameter) {
+  // What is made here is trained outside of it.
+  const c10::InferenceMode no_inference(false);
+  const c10::AutoGradMode no_grad(false);
+  GradientView::Detach(*parameter.gradient, parameter.tensor);
+  if (IsView(parameter.tensor.grad(), parameter.gradient->place())) {
+    parameter.tensor.mutable_grad() = at::Tensor();
+  }
+  if (!IsView(parameter.tensor, parameter.values)) return absl::OkStatus();
+  const absl::StatusOr<at::Tensor> copy = GuardTorch(
+      "copying its values", [&]() -> absl::StatusOr<at::Tensor> { return parameter.values.clone(); });
+  // Whatever happens, it must not stay where the memory goes.
+  parameter.tensor.set_data(copy.ok() ? *copy : at::empty({0}, parameter.values.options()));
+  return copy.status();
 }
 
 absl::Status ModuleModel::FollowParameters() {

@@ -58,6 +58,9 @@ class ModuleModel final : public Model {
     std::shared_ptr<GradientView> gradient;
   };
 
+  // Makes it an owned copy again; where there is no memory for that, an empty tensor.
+  static absl::Status GiveBack(const Adopted& parameter);
+
   // Without second names.
   std::vector<NamedTensor> Parameters() const;
   bool IsAdopted(const std::string& name) const;

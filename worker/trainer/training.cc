@@ -260,10 +260,12 @@ absl::Status Train(const TrainingOptions& options, StopRequest* stop) {
   LOCKSTEP_ASSIGN_OR_RETURN(LabeledImages train, LoadMnist(options.data, MnistPart::kTrain));
   LOCKSTEP_ASSIGN_OR_RETURN(LabeledImages test, LoadMnist(options.data, MnistPart::kTest));
   at::set_num_threads(1);
+  const c10::Device device = DeviceOf(options.session);
+  // Before anything asks LibTorch for it, as a seed does.
+  if (!device.is_cpu()) LOCKSTEP_RETURN_IF_ERROR(LoadTorchCuda());
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<Classifier> classifier,
                             MakeClassifier(options.model, options.seed));
-  if (const c10::Device device = DeviceOf(options.session); !device.is_cpu()) {
-    LOCKSTEP_RETURN_IF_ERROR(LoadTorchCuda());
+  if (!device.is_cpu()) {
     LOCKSTEP_RETURN_IF_ERROR(GuardTorch("moving the model to its GPU", [&] {
       classifier->MoveTo(device);
       return absl::OkStatus();

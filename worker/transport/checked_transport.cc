@@ -147,7 +147,7 @@ absl::Status CheckedTransport::BroadcastFromOwners(const Arena& parameters,
       MeetAbout(CallKind::kBroadcastFromOwners, std::span(&index, 1), shards, {}));
   if (absl::Status s = CheckShards(parameters, shards); !s.ok()) return Refuse(std::move(s));
   // Owners wrote for all, and all have met: nothing is left to move.
-  if (parameters.shared || world_size() == 1) return absl::OkStatus();
+  if (parameters.shared) return absl::OkStatus();
   return Fail(MoveFromOwners(parameters, shards));
 }
 
@@ -226,6 +226,7 @@ void CheckedTransport::Abort(absl::Status why) {
 
 absl::Status CheckedTransport::MoveFromOwners(const Arena& arena,
                                               std::span<const Shard> shards) {
+  if (world_size() == 1) return absl::OkStatus();
   for (int owner = 0; owner < world_size(); ++owner) {
     const Shard& shard = shards[owner];
     if (shard.elements() == 0) continue;
@@ -244,7 +245,7 @@ absl::Status CheckedTransport::MoveUpdates(int gradients, const Arena& parameter
   LOCKSTEP_RETURN_IF_ERROR(MoveToOwners(gradients, shards, weights, update));
   // Owners write for all, and are done when all have met again.
   if (parameters.shared) return ExchangeCalls({.kind = CallKind::kUpdateShards}).status();
-  return world_size() == 1 ? absl::OkStatus() : MoveFromOwners(parameters, shards);
+  return MoveFromOwners(parameters, shards);
 }
 
 absl::Status CheckedTransport::MeetAbout(CallKind kind, std::span<const int> arenas,

@@ -75,7 +75,8 @@ class CheckedTransport : public Transport {
   virtual absl::Status MoveToOwners(int gradients, std::span<const Shard> shards,
                                     std::span<const float> weights,
                                     const ConsumeSums& consume) = 0;
-  // Of an arena that is not shared. By default one broadcast for each owner.
+  // Of an arena that is not shared; afterwards it may be read, also in a world of one rank. By
+  // default one broadcast for each owner.
   virtual absl::Status MoveFromOwners(const Arena& arena, std::span<const Shard> shards);
   // The two in turn; by default one after the other, and none of the second but a
   // barrier where all ranks share the parameters.

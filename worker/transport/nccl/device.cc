@@ -25,7 +25,11 @@ absl::Status Event::HoldBack(cudaStream_t stream) const {
 
 absl::StatusOr<bool> Event::Reached() const {
   const cudaError_t error = api_->EventQuery(event_);
-  if (error == cudaErrorNotReady) return false;
+  if (error == cudaErrorNotReady) {
+    // LibTorch takes what is left there for an error of its own.
+    api_->GetLastCudaError();
+    return false;
+  }
   LOCKSTEP_RETURN_IF_ERROR(FromCuda(*api_, error, "work on the device"));
   return true;
 }
@@ -45,7 +49,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(const NcclApi* api, int num
     LOCKSTEP_RETURN_IF_ERROR(FromCuda(
         *api, api->StreamCreateWithFlags(stream, cudaStreamNonBlocking), "making of a stream"));
   }
-  for (Event* event : {&device->called_, &device->computed_, &device->ended_}) {
+  for (Event* event : {&device->called_, &device->entered_, &device->computed_, &device->ended_}) {
     LOCKSTEP_ASSIGN_OR_RETURN(*event, Event::Create(api));
   }
   return device;
@@ -65,8 +69,7 @@ absl::Status Device::Enter() {
   LOCKSTEP_RETURN_IF_ERROR(MakeCurrent());
   LOCKSTEP_RETURN_IF_ERROR(called_.Record(caller_stream_ ? caller_stream_() : nullptr));
   LOCKSTEP_RETURN_IF_ERROR(called_.HoldBack(arithmetic_));
-  LOCKSTEP_RETURN_IF_ERROR(computed_.Record(arithmetic_));
-  return computed_.HoldBack(moves_);
+  return entered_.Record(arithmetic_);
 }
 
 absl::Status Device::Finish() {

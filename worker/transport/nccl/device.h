@@ -2,7 +2,7 @@
 // that both run at once, and the order among them and the caller's own stream.
 //
 //   caller's stream ---.
-//                       >-- Enter() --> moves, arithmetic --- Finish() --> ended()
+//                       >-- Enter() --> entered() --> moves, arithmetic -- Finish() --> ended()
 //   arithmetic  -------'
 //
 // Nothing here waits. Used by one thread at a time; Enter() makes the device the current one
@@ -69,8 +69,10 @@ class Device {
   cudaStream_t arithmetic() const { return arithmetic_; }
 
   absl::Status MakeCurrent();
-  // What follows on both streams comes after what the caller's stream and they have.
+  // Records the end of what the caller's stream and that of arithmetic have, as entered(): what
+  // is put on either of ours after that comes behind it. The stream of moves has nothing.
   absl::Status Enter();
+  const Event& entered() const { return entered_; }
   // Records the end of all of both streams, as ended().
   absl::Status Finish();
   const Event& ended() const { return ended_; }
@@ -91,6 +93,7 @@ class Device {
   cudaStream_t moves_ = nullptr;
   cudaStream_t arithmetic_ = nullptr;
   Event called_;    // on the caller's stream
+  Event entered_;   // on that of arithmetic, behind it
   Event computed_;  // on the stream of arithmetic
   Event ended_;     // on that of moves
 };

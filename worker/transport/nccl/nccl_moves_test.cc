@@ -285,6 +285,19 @@ TEST(NcclTransport, MemoryBesideTheArenasIsBoundedByTheBytesOfAPiece) {
   EXPECT_LE(staged_bytes, 3 * kTestPieceBytes + kTestPieceBytes / 3);
 }
 
+TEST(NcclTransport, AWorldOfOneRankWaitsForItsDeviceToo) {
+  FakeGpus gpus;
+  const auto body = [&](int rank, Transport& transport) -> absl::Status {
+    LOCKSTEP_ASSIGN_OR_RETURN(const Arena arena,
+                              transport.Allocate(ArenaUse::kParameters, DType::kFloat32, 30));
+    const int before = gpus.fake().CallsOf("EventQuery");
+    LOCKSTEP_RETURN_IF_ERROR(transport.BroadcastFromOwners(arena, std::vector<Shard>{{0, 30}}));
+    EXPECT_GT(gpus.fake().CallsOf("EventQuery"), before);
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(RunOnGpus(gpus, 1, body), Each(IsOk()));
+}
+
 // Keeps the streams that it is given.
 class StreamsOf final : public ForwardingMath {
  public:

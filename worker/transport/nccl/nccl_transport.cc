@@ -35,8 +35,10 @@ using nccl_link::ViewMover;
 using nccl_link::Waiter;
 using nccl_link::Watchdog;
 
-// NCCL may notice a broken connection before the others do.
+// NCCL may notice a broken connection before the others do. What it says of it may also be
+// about something else.
 constexpr absl::Duration kTimeToNameTheLost = absl::Seconds(1);
+constexpr absl::Duration kTimeToNameAnother = absl::Milliseconds(200);
 // For the others to be through with the last operation.
 constexpr absl::Duration kTimeToLeave = absl::Seconds(2);
 
@@ -233,6 +235,9 @@ class NcclTransport final : public CheckedTransport {
     moved_ = true;
     return End(Watched([&]() -> absl::Status {
       LOCKSTEP_RETURN_IF_ERROR(on_device_->device->Enter());
+      // Here, since an abort does not end what the caller's stream has to do.
+      LOCKSTEP_RETURN_IF_ERROR(on_device_->communicator->Await("work before the operation",
+                                                               on_device_->device->entered()));
       return act();
     }));
   }
@@ -247,8 +252,9 @@ class NcclTransport final : public CheckedTransport {
   // What an operation returns, after which nothing is under way.
   absl::Status End(absl::Status status) {
     if (status.ok()) return status;
-    if (absl::IsUnavailable(status)) {
-      const absl::Status named = waiter_->AwaitInterruption(kTimeToNameTheLost);
+    if (absl::IsUnavailable(status) || absl::IsInternal(status)) {
+      const absl::Status named = waiter_->AwaitInterruption(
+          absl::IsUnavailable(status) ? kTimeToNameTheLost : kTimeToNameAnother);
       if (!named.ok()) status = named;
     }
     Fail(status).IgnoreError();

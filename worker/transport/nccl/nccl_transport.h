@@ -40,7 +40,8 @@ void EndProcess(absl::string_view message);
 
 struct NcclOptions {
   NcclApi api;
-  int device = 0;                 // of this process, as CUDA counts
+  // Of this process, as CUDA counts. Every call makes it the current one of its thread.
+  int device = 0;
   std::string interface = "lo";   // whose address ranks meet at; NCCL chooses its own
   // For memory of `device`; not null. One transport at a time.
   std::shared_ptr<DeviceMath> math;
