@@ -154,11 +154,7 @@ bool IsDocumented(const absl::Status& status) {
 
 // What is no result of a call that failed: success, or to be asked again.
 std::vector<int> ResultsOf(const std::string& function) {
-  const auto nccl_functions = {"GetVersion", "GetUniqueId", "CommInitRankConfig",
-                               "CommGetAsyncError", "CommAbort", "CommRegister", "MemAlloc",
-                               "MemFree", "GroupStart", "GroupEnd", "Broadcast", "AllGather",
-                               "ReduceScatter", "Reduce", "Send", "Recv"};
-  if (std::ranges::find(nccl_functions, function) != nccl_functions.end()) {
+  if (FakeNccl::IsOfNccl(function)) {
     // The last is of a later NCCL.
     return {ncclUnhandledCudaError, ncclSystemError,  ncclInternalError, ncclInvalidArgument,
             ncclInvalidUsage,       ncclRemoteError, ncclTimeout,        ncclNumResults + 1};

@@ -7,7 +7,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
@@ -79,14 +78,6 @@ bool MayFail(absl::string_view function) {
   return std::ranges::find(kFunctions, function) != std::end(kFunctions);
 }
 
-// Whether it returns what functions of NCCL do.
-bool IsOfNccl(absl::string_view function) {
-  constexpr absl::string_view kFunctions[] = {"Broadcast", "AllGather", "Send", "Recv",
-                                              "GetUniqueId", "GetVersion", "MemAlloc", "MemFree"};
-  return absl::StartsWith(function, "Comm") || absl::StartsWith(function, "Group") ||
-         std::ranges::find(kFunctions, function) != std::end(kFunctions);
-}
-
 TEST(NcclFailures, AnErrorOfAnyCallEndsTheEpochOnAllRanksAndLeavesNothingBehind) {
   std::vector<std::string> failed;
   for (const std::string& function : FakeNccl::EntryPoints()) {
@@ -100,8 +91,9 @@ TEST(NcclFailures, AnErrorOfAnyCallEndsTheEpochOnAllRanksAndLeavesNothingBehind)
                           .call = call,
                           .device = 1,
                           .fault = Fault::kResult,
-                          .result = IsOfNccl(function) ? static_cast<int>(ncclInternalError)
-                                                       : static_cast<int>(cudaErrorUnknown)});
+                          .result = FakeNccl::IsOfNccl(function)
+                                        ? static_cast<int>(ncclInternalError)
+                                        : static_cast<int>(cudaErrorUnknown)});
       const std::vector<absl::Status> statuses = RunOnGpus(
           gpus, 2, [](int, Transport& transport) { return WorkAWhile(2, transport); });
       const bool failed_here = gpus.fake().CallsOf(function, 1) > call;

@@ -39,6 +39,12 @@ std::vector<std::string> FakeNccl::EntryPoints() {
   return names;
 }
 
+bool FakeNccl::IsOfNccl(const std::string& function) {
+#define LOCKSTEP_EQUALS(member, symbol) || function == #member
+  return false LOCKSTEP_NCCL_FUNCTIONS(LOCKSTEP_EQUALS);
+#undef LOCKSTEP_EQUALS
+}
+
 std::vector<std::string> FakeNccl::TakeViolations() {
   MutexLock lock(&world_->mu);
   return std::exchange(world_->violations, {});

@@ -70,6 +70,8 @@ class FakeNccl {
 
   // The functions that return a code, which can be counted and injected into.
   static std::vector<std::string> EntryPoints();
+  // Whether a member of the table is NCCL's, and returns its codes; else it is CUDA's.
+  static bool IsOfNccl(const std::string& function);
 
   // The rules broken so far, each once in the words of a sentence; forgets them.
   std::vector<std::string> TakeViolations();
