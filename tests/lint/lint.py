@@ -17,7 +17,7 @@ TORCH_USERS = ["worker/torch", "worker/transport/gloo", "worker/session", "worke
 GUARDED_INCLUDES = {
     # Element types, which need no library.
     r"torch/headeronly/": TORCH_USERS + [
-        "worker/numeric", "worker/optim", "worker/transport/combine", "worker/transport/conformance",
+        "worker/numeric", "worker/optim", "worker/combine", "worker/transport/conformance",
     ],
     r"torch/(?!headeronly/)|ATen/|c10/": TORCH_USERS,
     r"grpcpp/|grpc/": [
@@ -106,7 +106,7 @@ def check_tree(root):
 def self_test():
     breaking = [
         ("worker/engine/engine.cc", "#include <torch/torch.h>"),
-        ("worker/transport/combine/combine.cc", "#include <torch/torch.h>"),
+        ("worker/combine/combine.cc", "#include <torch/torch.h>"),
         ("worker/transport/pieces.cc", "#include <torch/headeronly/util/Half.h>"),
         ("coordinator/core/state.cc", "#include <grpcpp/grpcpp.h>"),
         ("coordinator/core/state.cc", '#include "coordinator/store/store.h"'),
@@ -117,7 +117,7 @@ def self_test():
     ]
     fine = [
         ("worker/torch/module_model.cc", "#include <torch/torch.h>"),
-        ("worker/transport/combine/combine.cc", "#include <torch/headeronly/util/Half.h>"),
+        ("worker/combine/combine.cc", "#include <torch/headeronly/util/Half.h>"),
         ("coordinator/rpc/job_service.cc", "#include <grpcpp/grpcpp.h>"),
         ("common/policy/pattern.cc", "// unlike absl::Now() this is pure"),
         ("coordinator/runtime/coordinator.cc", '#include "coordinator/core/state.h"'),

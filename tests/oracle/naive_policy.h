@@ -19,7 +19,7 @@
 #include "common/manifest/dtype.h"
 #include "common/policy/sync_policy.h"
 #include "common/protocol/control_log.h"
-#include "worker/transport/combine/naive_reduce.h"
+#include "worker/combine/naive_reduce.h"
 
 namespace lockstep {
 

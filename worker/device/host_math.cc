@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "worker/combine/combine.h"
 #include "worker/memory/host_memory.h"
 #include "worker/optim/squared_norm.h"
-#include "worker/transport/combine/combine.h"
 
 namespace lockstep {
 namespace {

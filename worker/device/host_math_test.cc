@@ -11,8 +11,8 @@
 #include "common/base/prng.h"
 #include "common/base/status_matchers.h"
 #include "gtest/gtest.h"
+#include "worker/combine/combine.h"
 #include "worker/optim/squared_norm.h"
-#include "worker/transport/combine/combine.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "worker/transport/combine/combine.h"
+#include "worker/combine/combine.h"
 
 namespace lockstep {
 

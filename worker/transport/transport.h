@@ -33,8 +33,8 @@
 #include "common/base/ids.h"
 #include "common/manifest/dtype.h"
 #include "common/sharding/shard_plan.h"
+#include "worker/combine/combine.h"
 #include "worker/core/agreement.h"
-#include "worker/transport/combine/combine.h"
 #include "worker/transport/tensor_view.h"
 #include "worker/transport/transfer.h"
 
@@ -94,7 +94,7 @@ class Transport {
   //
   // After a broadcast the bytes of every view equal the root's; any dtype. After a
   // reduction every element is the operation over all ranks' elements in rank order,
-  // the same bytes on all ranks: combine/combine.h says how, common/manifest/
+  // the same bytes on all ranks: worker/combine says how, common/manifest/
   // reduction.h for which dtypes. Nothing moves in a world of one rank.
   // Errors: also InvalidArgument as CheckManner() says, and for a reduction in
   //   memory that all ranks share; nothing was touched.

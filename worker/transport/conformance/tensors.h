@@ -12,7 +12,7 @@
 
 #include "common/manifest/reduction.h"
 #include "common/sharding/shard_plan.h"
-#include "worker/transport/combine/naive_reduce.h"
+#include "worker/combine/naive_reduce.h"
 #include "worker/transport/tensor_view.h"
 #include "worker/transport/transport.h"
 

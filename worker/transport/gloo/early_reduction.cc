@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "worker/transport/combine/combine.h"
+#include "worker/combine/combine.h"
 
 namespace lockstep::gloo_links {
 namespace {

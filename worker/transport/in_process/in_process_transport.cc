@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "worker/combine/combine.h"
 #include "worker/memory/host_memory.h"
 #include "worker/transport/checked_transport.h"
-#include "worker/transport/combine/combine.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/transport/combine/naive_reduce.h"
+#include "worker/combine/naive_reduce.h"
 
 #include <algorithm>
 #include <bit>

@@ -2,8 +2,8 @@
 //
 // Every rank that reduces the same sources gets the same bytes. Pure;
 // thread-compatible.
-#ifndef LOCKSTEP_WORKER_TRANSPORT_COMBINE_COMBINE_H_
-#define LOCKSTEP_WORKER_TRANSPORT_COMBINE_COMBINE_H_
+#ifndef LOCKSTEP_WORKER_COMBINE_COMBINE_H_
+#define LOCKSTEP_WORKER_COMBINE_COMBINE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -45,4 +45,4 @@ void WeightedSum(DType dtype, std::span<const std::byte* const> sources,
 
 }  // namespace lockstep
 
-#endif  // LOCKSTEP_WORKER_TRANSPORT_COMBINE_COMBINE_H_
+#endif  // LOCKSTEP_WORKER_COMBINE_COMBINE_H_

@@ -2,8 +2,8 @@
 // tests compare the real one with, bit for bit. And values that are hard to add.
 //
 // Pure; thread-compatible.
-#ifndef LOCKSTEP_WORKER_TRANSPORT_COMBINE_NAIVE_REDUCE_H_
-#define LOCKSTEP_WORKER_TRANSPORT_COMBINE_NAIVE_REDUCE_H_
+#ifndef LOCKSTEP_WORKER_COMBINE_NAIVE_REDUCE_H_
+#define LOCKSTEP_WORKER_COMBINE_NAIVE_REDUCE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -35,4 +35,4 @@ void FillHard(DType dtype, std::uint64_t seed, std::span<std::byte> into);
 
 }  // namespace lockstep
 
-#endif  // LOCKSTEP_WORKER_TRANSPORT_COMBINE_NAIVE_REDUCE_H_
+#endif  // LOCKSTEP_WORKER_COMBINE_NAIVE_REDUCE_H_

@@ -1,4 +1,4 @@
-#include "worker/transport/combine/combine.h"
+#include "worker/combine/combine.h"
 
 #include <torch/headeronly/util/BFloat16.h>
 #include <torch/headeronly/util/Float8_e4m3fn.h>

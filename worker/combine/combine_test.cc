@@ -1,4 +1,4 @@
-#include "worker/transport/combine/combine.h"
+#include "worker/combine/combine.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,7 +10,7 @@
 
 #include "common/base/prng.h"
 #include "gtest/gtest.h"
-#include "worker/transport/combine/naive_reduce.h"
+#include "worker/combine/naive_reduce.h"
 
 namespace lockstep {
 namespace {
