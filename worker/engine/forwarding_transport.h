@@ -20,6 +20,7 @@ class ForwardingTransport : public Transport {
   absl::Status Exchange(std::span<const Transfer> transfers) override {
     return base_->Exchange(transfers);
   }
+  absl::Status Pass(std::span<const Passage> passages) override { return base_->Pass(passages); }
   absl::StatusOr<Arena> Allocate(ArenaUse use, DType dtype, std::int64_t elements) override {
     return base_->Allocate(use, dtype, elements);
   }

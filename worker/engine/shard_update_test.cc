@@ -48,6 +48,9 @@ class FailingOptimizer final : public ShardOptimizer {
   absl::Status SetLearningRate(double lr) override { return absl::OkStatus(); }
   double learning_rate() const override { return 1; }
   std::int64_t elements() const override { return 2 * kElements; }
+  std::vector<StateSlot> state() override { return {}; }
+  std::int64_t step() const override { return 0; }
+  void set_step(std::int64_t step) override {}
   std::int64_t state_bytes() const override { return 0; }
 
  private:

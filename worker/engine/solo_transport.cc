@@ -13,6 +13,11 @@ absl::Status SoloTransport::Exchange(std::span<const Transfer> transfers) {
   return CheckManner(transfers, world_size());
 }
 
+absl::Status SoloTransport::Pass(std::span<const Passage> passages) {
+  LOCKSTEP_RETURN_IF_ERROR(Alive());
+  return CheckPassages(passages, rank(), world_size());
+}
+
 absl::StatusOr<Arena> SoloTransport::Allocate(ArenaUse use, DType dtype, std::int64_t elements) {
   LOCKSTEP_RETURN_IF_ERROR(Alive());
   LOCKSTEP_ASSIGN_OR_RETURN(HostMemory memory,

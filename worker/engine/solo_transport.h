@@ -22,6 +22,7 @@ class SoloTransport final : public Transport {
   int rank() const override { return 0; }
   int world_size() const override { return 1; }
   absl::Status Exchange(std::span<const Transfer> transfers) override;
+  absl::Status Pass(std::span<const Passage> passages) override;
   absl::StatusOr<Arena> Allocate(ArenaUse use, DType dtype, std::int64_t elements) override;
   absl::Status ReduceToOwners(const Arena& gradients, std::span<const Shard> shards,
                               std::span<const float> weights,

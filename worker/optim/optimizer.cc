@@ -134,6 +134,25 @@ absl::Status Validate(const OptimizerConfig& config) {
 
 absl::Status CheckLearningRate(double lr) { return CheckNotNegative("lr", lr); }
 
+std::vector<ElementState> ElementStatesOf(const OptimizerConfig& config) {
+  struct {
+    std::vector<ElementState> operator()(const Sgd& sgd) const {
+      if (sgd.momentum == 0) return {};
+      return {{.name = "momentum_buffer"}};
+    }
+    std::vector<ElementState> operator()(const Adam&) const { return Moments(); }
+    std::vector<ElementState> operator()(const AdamW&) const { return Moments(); }
+    std::vector<ElementState> operator()(const Adagrad& adagrad) const {
+      return {{.name = "sum",
+               .initial = static_cast<float>(adagrad.initial_accumulator_value)}};
+    }
+    static std::vector<ElementState> Moments() {
+      return {{.name = "exp_avg"}, {.name = "exp_avg_sq"}};
+    }
+  } states;
+  return std::visit(states, config);
+}
+
 const std::vector<ParameterGroup>& GroupsOf(const OptimizerConfig& config) {
   return std::visit([](const auto& c) -> const std::vector<ParameterGroup>& { return c.groups; },
                     config);

@@ -67,6 +67,14 @@ absl::Status Validate(const OptimizerConfig& config);
 // Errors: InvalidArgument: negative or not finite.
 absl::Status CheckLearningRate(double lr);
 
+// What an optimizer keeps for each element, one float, by torch::optim's name, and what it
+// starts with.
+struct ElementState {
+  std::string name;
+  float initial = 0;
+};
+std::vector<ElementState> ElementStatesOf(const OptimizerConfig& config);
+
 const std::vector<ParameterGroup>& GroupsOf(const OptimizerConfig& config);
 
 // "AdamW(lr=0.001, beta1=0.9, ...)", every setting with all its digits: equal

@@ -4,10 +4,10 @@
 #include <torch/headeronly/util/Half.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "worker/memory/host_memory.h"
 #include "worker/optim/adagrad.h"
@@ -23,18 +23,16 @@ namespace {
 template <typename Config, typename Rule>
 class ShardOptimizerOf final : public ShardOptimizer {
  public:
-  // What the memory of a state starts with.
-  using Initial = std::array<float, Rule::kStates>;
-
   static absl::StatusOr<std::unique_ptr<ShardOptimizer>> Make(const Config& config,
                                                               std::vector<GroupRange> ranges,
-                                                              std::int64_t short_begin,
-                                                              Initial initial) {
+                                                              std::int64_t short_begin) {
     std::unique_ptr<ShardOptimizerOf> made(
         new ShardOptimizerOf(config, std::move(ranges), short_begin));
-    for (const float value : initial) {
+    made->kept_ = ElementStatesOf(config);
+    LOCKSTEP_CHECK(made->kept_.size() == Rule::kStates);
+    for (const ElementState& each : made->kept_) {
       LOCKSTEP_ASSIGN_OR_RETURN(HostMemory state, FloatsFor(made->elements()));
-      if (value != 0) std::fill_n(Floats(state), made->elements(), value);
+      if (each.initial != 0) std::fill_n(Floats(state), made->elements(), each.initial);
       made->states_.push_back(std::move(state));
     }
     LOCKSTEP_ASSIGN_OR_RETURN(HostMemory masters,
@@ -66,6 +64,20 @@ class ShardOptimizerOf final : public ShardOptimizer {
     return absl::OkStatus();
   }
 
+  std::vector<StateSlot> state() override {
+    std::vector<StateSlot> slots;
+    for (std::size_t i = 0; i < kept_.size(); ++i) {
+      slots.push_back({kept_[i].name, 0, SpanOf(states_[i], elements())});
+    }
+    if (short_begin_ < elements()) {
+      slots.push_back({std::string(kMasters), short_begin_,
+                       SpanOf(states_.back(), elements() - short_begin_)});
+    }
+    return slots;
+  }
+  std::int64_t step() const override { return step_; }
+  void set_step(std::int64_t step) override { step_ = step; }
+
   double learning_rate() const override { return grouped_.learning_rate(); }
   std::int64_t elements() const override { return grouped_.elements(); }
   std::int64_t state_bytes() const override {
@@ -80,6 +92,9 @@ class ShardOptimizerOf final : public ShardOptimizer {
 
   static absl::StatusOr<HostMemory> FloatsFor(std::int64_t elements) {
     return HostMemory::Allocate(elements * static_cast<std::int64_t>(sizeof(float)));
+  }
+  static std::span<float> SpanOf(const HostMemory& memory, std::int64_t elements) {
+    return {Floats(memory), static_cast<std::size_t>(elements)};
   }
   static float* Floats(const HostMemory& memory) { return reinterpret_cast<float*>(memory.data()); }
 
@@ -110,27 +125,26 @@ class ShardOptimizerOf final : public ShardOptimizer {
   std::int64_t step_ = 0;
   float grad_scale_ = 1;
   std::vector<Rule> rules_;  // of the step, as grouped_.settings()
-  std::vector<HostMemory> states_;  // of all elements each, then the masters
+  std::vector<ElementState> kept_;
+  std::vector<HostMemory> states_;  // of all elements each, as kept_, then the masters
 };
 
 using Made = absl::StatusOr<std::unique_ptr<ShardOptimizer>>;
 
 Made Make(const Sgd& config, std::vector<GroupRange> ranges, std::int64_t short_begin) {
   if (config.momentum == 0) {
-    return ShardOptimizerOf<Sgd, SgdRule>::Make(config, std::move(ranges), short_begin, {});
+    return ShardOptimizerOf<Sgd, SgdRule>::Make(config, std::move(ranges), short_begin);
   }
-  return ShardOptimizerOf<Sgd, MomentumRule>::Make(config, std::move(ranges), short_begin, {0});
+  return ShardOptimizerOf<Sgd, MomentumRule>::Make(config, std::move(ranges), short_begin);
 }
 Made Make(const Adam& config, std::vector<GroupRange> ranges, std::int64_t short_begin) {
-  return ShardOptimizerOf<Adam, AdamRule>::Make(config, std::move(ranges), short_begin, {0, 0});
+  return ShardOptimizerOf<Adam, AdamRule>::Make(config, std::move(ranges), short_begin);
 }
 Made Make(const AdamW& config, std::vector<GroupRange> ranges, std::int64_t short_begin) {
-  return ShardOptimizerOf<AdamW, AdamWRule>::Make(config, std::move(ranges), short_begin, {0, 0});
+  return ShardOptimizerOf<AdamW, AdamWRule>::Make(config, std::move(ranges), short_begin);
 }
 Made Make(const Adagrad& config, std::vector<GroupRange> ranges, std::int64_t short_begin) {
-  return ShardOptimizerOf<Adagrad, AdagradRule>::Make(
-      config, std::move(ranges), short_begin,
-      {static_cast<float>(config.initial_accumulator_value)});
+  return ShardOptimizerOf<Adagrad, AdagradRule>::Make(config, std::move(ranges), short_begin);
 }
 
 }  // namespace

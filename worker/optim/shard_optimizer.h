@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/manifest/dtype.h"
 #include "worker/optim/optimizer.h"
 
@@ -29,6 +31,14 @@ struct GroupRange {
 
   bool operator==(const GroupRange&) const = default;
 };
+
+// What is kept for each element of a shard from `begin` on, one float each.
+struct StateSlot {
+  std::string name;  // as ElementStatesOf() says, or kMasters
+  std::int64_t begin = 0;
+  std::span<float> values;  // in the memory that parameters are of
+};
+inline constexpr absl::string_view kMasters = "master";
 
 // That `ranges` cover a shard without gap or overlap, and are of a group below `groups`
 // or none. Errors: InvalidArgument names the first that is not so.
@@ -67,6 +77,12 @@ class ShardOptimizer {
   // Of the steps from now on. Errors: InvalidArgument: as Validate() says of lr.
   virtual absl::Status SetLearningRate(double lr) = 0;
   virtual double learning_rate() const = 0;
+
+  // All that it keeps, for those who move or store it: ElementStatesOf(), then the masters
+  // if the shard has short types. They and step() may be written between steps.
+  virtual std::vector<StateSlot> state() = 0;
+  virtual std::int64_t step() const = 0;  // steps begun
+  virtual void set_step(std::int64_t step) = 0;
 
   virtual std::int64_t elements() const = 0;
   virtual std::int64_t state_bytes() const = 0;  // masters included

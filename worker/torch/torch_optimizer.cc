@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -29,16 +30,6 @@ struct StepNumber {
   std::int64_t value = 0;   // from 1
   at::Tensor on_device;     // the same, as one float
 };
-
-// What the elements of each state start with.
-std::vector<double> InitialStates(const Sgd& config) {
-  return std::vector<double>(config.momentum == 0 ? 0 : 1, 0.0);
-}
-std::vector<double> InitialStates(const Adam& config) { return {0, 0}; }
-std::vector<double> InitialStates(const AdamW& config) { return {0, 0}; }
-std::vector<double> InitialStates(const Adagrad& config) {
-  return {config.initial_accumulator_value};
-}
 
 void StepBy(const Sgd& config, const StepNumber& step, const Range& range) {
   at::_fused_sgd_(range.params, range.gradients, range.states, config.weight_decay,
@@ -68,7 +59,7 @@ class TorchOptimizer final : public ShardOptimizer {
       std::vector<GroupRange> ranges, std::int64_t short_begin) {
     std::unique_ptr<TorchOptimizer> made(
         new TorchOptimizer(std::move(device), config, std::move(ranges), short_begin));
-    LOCKSTEP_RETURN_IF_ERROR(made->AllocateStates(InitialStates(config)));
+    LOCKSTEP_RETURN_IF_ERROR(made->AllocateStates(config));
     return made;
   }
 
@@ -106,6 +97,19 @@ class TorchOptimizer final : public ShardOptimizer {
     return absl::OkStatus();
   }
 
+  std::vector<StateSlot> state() override {
+    std::vector<StateSlot> slots;
+    for (std::size_t i = 0; i < kept_.size(); ++i) {
+      slots.push_back({kept_[i].name, 0, SpanOf(states_[i])});
+    }
+    if (short_begin_ < elements()) {
+      slots.push_back({std::string(kMasters), short_begin_, SpanOf(masters_)});
+    }
+    return slots;
+  }
+  std::int64_t step() const override { return step_.value; }
+  void set_step(std::int64_t step) override { step_.value = step; }
+
   double learning_rate() const override { return grouped_.learning_rate(); }
   std::int64_t elements() const override { return grouped_.elements(); }
   std::int64_t state_bytes() const override {
@@ -121,12 +125,13 @@ class TorchOptimizer final : public ShardOptimizer {
         grouped_(config, std::move(ranges)),
         short_begin_(std::min(short_begin, elements())) {}
 
-  absl::Status AllocateStates(const std::vector<double>& initial) {
-    for (const double value : initial) {
+  absl::Status AllocateStates(const Config& config) {
+    kept_ = ElementStatesOf(config);
+    for (const ElementState& each : kept_) {
       LOCKSTEP_ASSIGN_OR_RETURN(const at::Tensor state, device_->Zeros(elements()));
       states_.push_back(state);
       LOCKSTEP_RETURN_IF_ERROR(device_->Run("filling states", [&] {
-        if (value != 0) state.fill_(value);
+        if (each.initial != 0) state.fill_(each.initial);
         return absl::OkStatus();
       }));
     }
@@ -138,6 +143,10 @@ class TorchOptimizer final : public ShardOptimizer {
       device_->Wait();
       return absl::OkStatus();
     });
+  }
+
+  static std::span<float> SpanOf(const at::Tensor& tensor) {
+    return {tensor.mutable_data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
   }
 
   void UpdateTile(const Config& settings, std::int64_t begin, std::int64_t n,
@@ -171,7 +180,8 @@ class TorchOptimizer final : public ShardOptimizer {
   StepNumber step_;
   float grad_scale_ = 1;
   absl::Status status_;  // of the step
-  std::vector<at::Tensor> states_;  // of all elements each
+  std::vector<ElementState> kept_;
+  std::vector<at::Tensor> states_;  // of all elements each, as kept_
   at::Tensor masters_;              // of the elements from short_begin_ on
 };
 

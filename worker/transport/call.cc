@@ -31,6 +31,8 @@ absl::string_view CallName(CallKind kind) {
       return "update of shards";
     case CallKind::kBeginReduction:
       return "beginning of a reduction";
+    case CallKind::kPass:
+      return "passing on";
     case CallKind::kAgree:
       return "agree";
   }

@@ -26,6 +26,7 @@ enum class CallKind : std::int32_t {
   kAgree = 5,
   kUpdateShards = 6,
   kBeginReduction = 7,
+  kPass = 8,
 };
 
 // Zero-initialised and without padding that matters: transports move it as bytes.

@@ -71,6 +71,17 @@ absl::Status CheckedTransport::Exchange(std::span<const Transfer> transfers) {
   return absl::OkStatus();
 }
 
+absl::Status CheckedTransport::Pass(std::span<const Passage> passages) {
+  LOCKSTEP_RETURN_IF_ERROR(BeginOperation());
+  if (absl::Status s = CheckPassages(passages, rank(), world_size()); !s.ok()) {
+    return Fail(std::move(s));
+  }
+  const Call call = {.kind = CallKind::kPass, .layout = PassagesDigest(passages)};
+  LOCKSTEP_RETURN_IF_ERROR(
+      Meet(call, [&] { return Layouts{lockstep::LinesOf(passages)}; }).status());
+  return Fail(MovePassages(passages));
+}
+
 absl::Status CheckedTransport::Move(const Transfer& transfer, bool any_shared) {
   const auto has_bytes = [](const TensorView& view) { return view.bytes() > 0; };
   if (std::ranges::none_of(transfer.views, has_bytes)) return absl::OkStatus();
@@ -222,6 +233,22 @@ void CheckedTransport::Abort(absl::Status why) {
   Fail(absl::AbortedError(absl::StrCat(MemberText(group_.members, group_.rank), " aborted epoch ",
                                        group_.epoch.value(), ": ", why.ToString())))
       .IgnoreError();
+}
+
+absl::Status CheckedTransport::MovePassages(std::span<const Passage> passages) {
+  for (const Passage& passage : passages) {
+    const std::int64_t bytes = passage.view.bytes();
+    if (bytes == 0) continue;
+    TensorView view = passage.view;
+    std::vector<std::byte> unread;
+    if (passage.from != rank() && passage.to != rank()) {
+      unread.resize(bytes);
+      view.data = unread.data();
+      view.on_device = false;
+    }
+    LOCKSTEP_RETURN_IF_ERROR(MoveBroadcast({&view, 1}, passage.from));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckedTransport::MoveFromOwners(const Arena& arena,

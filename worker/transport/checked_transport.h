@@ -38,6 +38,7 @@ class CheckedTransport : public Transport {
   int world_size() const final { return static_cast<int>(group_.members.size()); }
 
   absl::Status Exchange(std::span<const Transfer> transfers) final;
+  absl::Status Pass(std::span<const Passage> passages) final;
   absl::StatusOr<Arena> Allocate(ArenaUse use, DType dtype, std::int64_t elements) final;
   absl::Status ReduceToOwners(const Arena& gradients, std::span<const Shard> shards,
                               std::span<const float> weights, const ConsumeSums& consume) final;
@@ -68,6 +69,8 @@ class CheckedTransport : public Transport {
   // The weights are of a mean, by rank, or none.
   virtual absl::Status MoveAllReduce(std::span<const TensorView> views, ReduceOp op,
                                      std::span<const double> weights) = 0;
+  // By default one broadcast for each, which all ranks take part in.
+  virtual absl::Status MovePassages(std::span<const Passage> passages);
   // Memory for arena number `index`; nobody touches it before all ranks have it.
   virtual absl::StatusOr<Arena> MakeArena(int index, ArenaUse use, DType dtype,
                                           std::int64_t elements) = 0;

@@ -35,6 +35,7 @@
 #include "common/sharding/shard_plan.h"
 #include "worker/combine/combine.h"
 #include "worker/core/agreement.h"
+#include "worker/transport/passage.h"
 #include "worker/transport/tensor_view.h"
 #include "worker/transport/transfer.h"
 
@@ -109,6 +110,12 @@ class Transport {
     const Transfer transfer = {.reduce = op, .views = views};
     return Exchange({&transfer, 1});
   }
+
+  // Carries out all passages, which all ranks give in the same order, also those that
+  // they take no part in. Disagreements leave the tensors of all untouched. What
+  // is passed on and where it goes do not overlap, and lie outside of memory that all ranks
+  // share. Errors: also InvalidArgument as CheckPassages() says.
+  virtual absl::Status Pass(std::span<const Passage> passages) = 0;
 
   // Collective. Of a type that IsTrainable(); equal on all ranks.
   // Errors: ResourceExhausted: there is not that much memory.
