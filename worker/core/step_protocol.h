@@ -82,6 +82,9 @@ class StepProtocol {
                                              LogNumber log_number, Revision revision,
                                              SyncPolicy policy);
 
+  // The epoch continues behind `step`; before anything else is called.
+  void ContinueBehind(std::int64_t step) { step_ = step; }
+
   // Takes in an entry that the coordinator sent. Known ones are ignored.
   // Errors: FailedPrecondition: a number was skipped. InvalidArgument: its policy
   //   is not valid. ResourceExhausted: kMaxPendingEntries wait already; nothing

@@ -1,0 +1,92 @@
+// Recovery: how a job goes on from what the members of a new epoch hold.
+//
+// Each member says what it brings; all of them make the same decision from that. State is
+// told apart by its lineage and step alone: any two copies of an element of the same
+// lineage and step are equal, whichever rank and epoch they come from.
+//
+//   nobody has taken a step           -> start anew, from the model's own values
+//   every element has a copy          -> continue from there; copies move as is decided here
+//   the state of some elements is gone -> restore: from a checkpoint, or not at all
+//
+// Whether a step that was under way is completed or taken back, by the rule of the commit
+// point (step_commit.h): it may have been committed only if every member of its epoch had
+// prepared it. So it is completed if all of them that are left have, and else nobody has
+// seen it committed. Pure; thread-compatible.
+#ifndef LOCKSTEP_WORKER_CORE_RECOVERY_H_
+#define LOCKSTEP_WORKER_CORE_RECOVERY_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/sharding/shard_plan.h"
+
+namespace lockstep {
+
+// A rank holds at most two copies: of its own shard and, as a buddy, of another's.
+inline constexpr int kMaxCopies = 2;
+
+// The ranges of the flat space of which each rank of an epoch holds copies, by rank: its
+// own shard first, then, with two replicas and more than one rank, that of the rank before.
+std::vector<std::vector<Shard>> CopiesOf(const ShardPlan& plan, int optimizer_replicas);
+
+// The rank that keeps another copy of the shard of `owner`; -1: nobody does.
+int BuddyOf(int owner, int world_size, int optimizer_replicas);
+
+// What a rank brings into an epoch. Trivially copyable: it is moved as bytes.
+struct Holding {
+  // The epoch in which its history of steps began; not valid: it brings nothing.
+  Epoch lineage;
+  // The last epoch in which this rank trained.
+  Epoch epoch;
+  std::int64_t step = 0;     // its copies are behind this step
+  std::int64_t samples = 0;  // committed with the steps so far
+  // It holds all that it takes to complete step + 1 of its copies, without others.
+  bool prepared = false;
+  std::int64_t prepared_samples = 0;  // committed with step + 1
+  double learning_rate = 0;           // of the steps to come
+  std::array<Shard, kMaxCopies> copies = {};  // as of CopiesOf(); empty ones count for nothing
+};
+
+// Elements of the flat space whose state goes from a copy of one rank to one of another or
+// of the same.
+struct Move {
+  int from = 0;
+  int to = 0;
+  Shard elements;
+
+  bool operator==(const Move&) const = default;
+};
+
+struct Recovery {
+  enum class Way { kStartAnew, kContinue, kRestore };
+  Way way = Way::kStartAnew;
+  // Of kContinue:
+  Epoch lineage;
+  std::int64_t step = 0;
+  std::int64_t samples = 0;
+  double learning_rate = 0;
+  std::vector<bool> completes;  // by rank: it completes its prepared step first
+  std::vector<bool> survives;   // by rank: it was there at that step; the others are new
+  // What fills the new copies: in order of rank and element, without gap or overlap. From
+  // the rank itself where it can be, and else from the lowest that has it.
+  std::vector<Move> moves;
+  // Of kRestore: the first elements that nobody holds, and of which step.
+  Shard lost;
+
+  int FirstSurvivor() const;  // of kContinue
+};
+
+// `holdings`, `copies`: by rank of the new epoch; `copies` as of CopiesOf().
+Recovery DecideRecovery(std::span<const Holding> holdings,
+                        std::span<const std::vector<Shard>> copies);
+
+// "continues behind step 41 with the state of w0, w2; step 41 was completed; w3 is new".
+std::string Describe(const Recovery& recovery, const std::vector<std::string>& members);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_WORKER_CORE_RECOVERY_H_
