@@ -21,10 +21,15 @@ void StepCommit::Prepared(std::int64_t samples) {
 }
 
 void StepCommit::BeginUpdate(std::int64_t samples) {
-  LOCKSTEP_CHECK(stage_ != Stage::kUpdating);
-  stage_ = Stage::kUpdating;
-  held_.prepared = false;
+  LOCKSTEP_CHECK(stage_ == Stage::kIdle);
   held_.prepared_samples = held_.samples + samples;
+  stage_ = Stage::kUpdating;
+}
+
+void StepCommit::BeginUpdate() {
+  LOCKSTEP_CHECK(stage_ == Stage::kPrepared);
+  held_.prepared = false;
+  stage_ = Stage::kUpdating;
 }
 
 void StepCommit::Updated() {

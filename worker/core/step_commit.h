@@ -30,7 +30,9 @@ class StepCommit {
 
   // Idle: this rank holds all that it takes to complete the next step, of `samples`.
   void Prepared(std::int64_t samples);
-  // Idle, or prepared and known to be by all: copies are being changed, and are of no step.
+  // Copies are being changed, and are of no step. Prepared, and all are known to be:
+  void BeginUpdate();
+  // Idle: a step of `samples` that nobody prepares.
   void BeginUpdate(std::int64_t samples);
   // Updating: copies are behind the next step.
   void Updated();

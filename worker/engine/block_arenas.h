@@ -2,7 +2,6 @@
 #ifndef LOCKSTEP_WORKER_ENGINE_BLOCK_ARENAS_H_
 #define LOCKSTEP_WORKER_ENGINE_BLOCK_ARENAS_H_
 
-#include <cstdint>
 #include <vector>
 
 #include "common/sharding/shard_plan.h"
@@ -14,8 +13,6 @@ struct BlockArenas {
   Arena parameters;
   Arena gradients;
   std::vector<Shard> shards;  // by rank, within the block
-  // Where this rank's part of the block begins in its shard, in elements.
-  std::int64_t place = 0;
 };
 
 }  // namespace lockstep

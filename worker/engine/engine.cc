@@ -35,15 +35,52 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Join(const EngineOptions& option
   LOCKSTEP_RETURN_IF_ERROR(options.Validate());
   LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, model->Describe());
   LOCKSTEP_RETURN_IF_ERROR(CheckGroupsMatch(optimizer, manifest));
-  absl::StatusOr<std::unique_ptr<Membership>> membership =
-      JoinEpoch(options, optimizer, manifest, transports, link);
-  if (!membership.ok()) {
-    // The others of a proposed epoch need not wait for this worker's lease to end.
-    link->Leave(membership.status());
-    return membership.status();
+  return JoinWith(options, optimizer, model, transports, link, nullptr);
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Rejoin(Engine& engine,
+                                                       const EngineOptions& options,
+                                                       const OptimizerConfig& optimizer,
+                                                       TransportFactory* transports) {
+  std::shared_ptr<Membership> last = engine.Stop(engine.error_);
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Engine> next,
+                            JoinWith(options, optimizer, engine.model_, transports, engine.link_,
+                                     std::move(last)));
+  next->metrics_ = engine.metrics_;
+  next->applied_ = engine.applied_;
+  return next;
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::JoinWith(
+    const EngineOptions& options, const OptimizerConfig& optimizer, Model* model,
+    TransportFactory* transports, CoordinatorLink* link, std::shared_ptr<Membership> last) {
+  const MonoTime deadline = RealClock().Now() + options.join_timeout;
+  const absl::StatusOr<Manifest> manifest = model->Describe();
+  if (!manifest.ok()) {
+    link->Leave(manifest.status());
+    return manifest.status();
   }
-  return Start(std::unique_ptr<Engine>(
-      new Engine(model, link, *std::move(membership), options.operation_timeout)));
+  while (true) {
+    absl::StatusOr<std::unique_ptr<Membership>> membership =
+        JoinEpoch(options, optimizer, *manifest, transports, link,
+                  last == nullptr ? 0 : last->commit.step(), deadline);
+    if (!membership.ok()) {
+      // The others of a proposed epoch need not wait for this worker's lease to end.
+      link->Leave(membership.status());
+      return membership.status();
+    }
+    std::unique_ptr<Engine> engine(new Engine(model, link, *std::move(membership), options));
+    const absl::Status started = engine->Latch(engine->Start(last.get()));
+    if (started.ok()) return engine;
+    if (!NextProposalMayHelp(started)) {
+      engine->Leave(started);
+      return started;
+    }
+    LogInfo("epoch ", engine->epoch().value(), " did not start (", started.message(),
+            "); waiting for the next proposal");
+    std::shared_ptr<Membership> held = engine->Stop(started);
+    if (held->commit.holding().lineage.valid()) last = std::move(held);
+  }
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Alone(const OptimizerConfig& optimizer,
@@ -53,60 +90,30 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Alone(const OptimizerConfig& opt
   LOCKSTEP_RETURN_IF_ERROR(CheckOperations(policy, manifest));
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Membership> membership,
                             FormAlone(optimizer, policy, manifest));
-  return Start(std::unique_ptr<Engine>(
-      new Engine(model, nullptr, std::move(membership), absl::ZeroDuration())));
+  std::unique_ptr<Engine> engine(new Engine(model, nullptr, std::move(membership), {}));
+  const absl::Status started = engine->Start(nullptr);
+  if (started.ok()) return engine;
+  engine->Leave(started);
+  return started;
 }
 
 Engine::Engine(Model* model, CoordinatorLink* link, std::unique_ptr<Membership> membership,
-               absl::Duration revise_timeout)
+               const EngineOptions& options)
     : model_(model),
       link_(link),
       membership_(std::move(membership)),
-      revise_timeout_(revise_timeout),
-      update_(membership_->math.get(), membership_->optimizer.get(), membership_->transport.get(),
-              membership_->blocks),
+      revise_timeout_(options.operation_timeout),
+      on_phase_(options.on_phase),
+      update_(membership_.get(), options.on_phase),
       syncer_(membership_->math.get()) {
-  stats_.optimizer_bytes = membership_->optimizer->state_bytes();
+  stats_.optimizer_bytes = membership_->state_bytes();
 }
 
 Engine::~Engine() { Leave(absl::CancelledError("the worker ended without leaving")); }
 
-absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(std::unique_ptr<Engine> engine) {
-  const absl::Status status = engine->MakeReplicasEqual();
-  if (!status.ok()) {
-    engine->Leave(status);
-    return status;
-  }
-  engine->WarnAboutPolicy(/*at_start=*/true);
-  engine->Report(Phase::kTraining, {});
-  return engine;
-}
-
-absl::Status Engine::MakeReplicasEqual() {
-  const int root = ResolveRoot(policy().root, membership_->proposal.members).rank;
-  bool shared = false;
-  std::vector<BlockMemory> memory;
-  for (std::size_t i = 0; i < membership_->blocks.size(); ++i) {
-    const BlockArenas& block = membership_->blocks[i];
-    shared = shared || block.parameters.shared;
-    memory.push_back({.block = membership_->proposal.plan.blocks[i],
-                      .parameters = block.parameters.data,
-                      .gradients = block.gradients.data});
-  }
-  LOCKSTEP_RETURN_IF_ERROR(model_->Adopt(
-      membership_->proposal.plan, memory,
-      shared && rank() != root ? InitialValues::kDiscard : InitialValues::kCopyIn));
-  adopted_ = true;
-  // In a shared arena the root alone has written: the others wait for it,
-  // whatever the policy says.
-  if (shared && !policy().broadcast_parameters_at_start && world_size() > 1) {
-    LOCKSTEP_RETURN_IF_ERROR(membership_->transport->Broadcast({}, root));
-  }
-  return CarryOut(membership_->protocol.AtStart());
-}
-
 absl::Status Engine::BeforeForward() {
   LOCKSTEP_RETURN_IF_ERROR(CheckMayMeet());
+  Reach(StepPhase::kForward);
   return Latch(CarryOut(membership_->protocol.BeforeForward()));
 }
 
@@ -177,6 +184,7 @@ absl::Status Engine::Step(const StepOptions& options) {
   }
   const absl::StatusOr<Agreement> agreement = CollectAndAgree(options);
   if (!agreement.ok()) return Latch(agreement.status());
+  Reach(StepPhase::kAgreed);
   const absl::Status refusal = RefusalOf(*agreement);
   if (!refusal.ok()) {
     membership_->transport->DropReduction();
@@ -194,6 +202,7 @@ absl::StatusOr<Agreement> Engine::CollectAndAgree(const StepOptions& options) {
     }
     announced_weight_.reset();
   }
+  Reach(StepPhase::kCollected);
   LOCKSTEP_RETURN_IF_ERROR(LearnEntries());
   ControlWord word = membership_->protocol.Propose(options.samples);
   word.weight = WeightOf(options);
@@ -207,6 +216,7 @@ absl::StatusOr<Agreement> Engine::CollectAndAgree(const StepOptions& options) {
 
 absl::Status Engine::Complete(const Agreement& agreement) {
   LOCKSTEP_ASSIGN_OR_RETURN(stats_.last_grad_norm, update_.Apply(agreement));
+  Reach(StepPhase::kApplying);
   model_->ClearGradients();
 
   const Revision before = revision();
@@ -218,6 +228,12 @@ absl::Status Engine::Complete(const Agreement& agreement) {
     if (link_ != nullptr) link_->ReportApplied(entry.number, entry.step);
   }
   Report(Phase::kTraining, {});
+  if (!outcome.regroup.has_value()) return absl::OkStatus();
+  LOCKSTEP_RETURN_IF_ERROR(HandOver(outcome.regroup->drain));
+  error_ = absl::FailedPreconditionError(
+      absl::StrCat("the members ended epoch ", epoch().value(), " behind step ", step(),
+                   " to form another"));
+  over_ = true;
   return absl::OkStatus();
 }
 
@@ -258,7 +274,10 @@ absl::Status Engine::RefusalOf(const Agreement& agreement) const {
 
 absl::Status Engine::SetLearningRate(double lr) {
   LOCKSTEP_RETURN_IF_ERROR(error_);
-  return membership_->optimizer->SetLearningRate(lr);
+  for (ShardCopy& copy : membership_->copies) {
+    LOCKSTEP_RETURN_IF_ERROR(copy.optimizer->SetLearningRate(lr));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Engine::SyncBuffers() {
@@ -336,32 +355,6 @@ absl::Status Engine::CheckRoot(int root) const {
                                                  "; allowed is 0 to ", world_size() - 1));
 }
 
-void Engine::WarnAboutPolicy(bool at_start) const {
-  if (rank() != 0) return;
-  const std::vector<std::string>& members = membership_->proposal.members;
-  std::set<std::string> missing;
-  const auto note = [&](const Root& root) {
-    if (ResolveRoot(root, members).fallback) missing.insert(Describe(root));
-  };
-  note(policy().root);
-  for (const SyncRule& rule : policy().rules) {
-    if (rule.root) note(*rule.root);
-  }
-  if (!missing.empty()) {
-    LogWarning("policy revision ", revision().value(), " names roots that are no members of epoch ",
-               epoch().value(), ": ", absl::StrJoin(missing, ", "), "; ", members[0],
-               " (rank 0) stands in");
-  }
-  // Revisions were checked when they were made; the first policy perhaps before
-  // the model was known.
-  if (!at_start) return;
-  const absl::StatusOr<Manifest> manifest = model_->Describe();
-  const absl::Status matched =
-      manifest.ok() ? CheckPatternsMatch(membership_->protocol.rules(), BufferNames(*manifest))
-                    : manifest.status();
-  if (!matched.ok()) LogWarning("policy revision ", revision().value(), ": ", matched.message());
-}
-
 absl::Status Engine::Latch(absl::Status status) {
   if (!status.ok() && error_.ok()) {
     error_ = status;
@@ -387,10 +380,11 @@ void Engine::Leave(const absl::Status& why) {
 }
 
 int Engine::rank() const { return membership_->rank; }
-int Engine::world_size() const { return static_cast<int>(membership_->proposal.members.size()); }
+int Engine::world_size() const { return membership_->world_size(); }
 Epoch Engine::epoch() const { return membership_->proposal.epoch; }
 std::int64_t Engine::step() const { return membership_->protocol.step(); }
-double Engine::learning_rate() const { return membership_->optimizer->learning_rate(); }
+std::int64_t Engine::samples() const { return membership_->commit.samples(); }
+double Engine::learning_rate() const { return membership_->own().optimizer->learning_rate(); }
 Revision Engine::revision() const { return membership_->protocol.revision(); }
 const SyncPolicy& Engine::policy() const { return membership_->protocol.policy(); }
 

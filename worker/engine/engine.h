@@ -7,11 +7,13 @@
 //
 // Used by one thread, but for Interrupt(). After an error of a collective call the
 // epoch is over for this rank: every later call returns that error. Parameters may
-// then be of two steps, each element of one.
+// then be of two steps, each element of one. Rejoin() takes what this rank holds into the
+// next epoch.
 #ifndef LOCKSTEP_WORKER_ENGINE_ENGINE_H_
 #define LOCKSTEP_WORKER_ENGINE_ENGINE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,10 +29,12 @@
 #include "common/protocol/messages.h"
 #include "worker/agent/coordinator_link.h"
 #include "worker/core/agreement.h"
+#include "worker/core/recovery.h"
 #include "worker/core/step_protocol.h"
 #include "worker/engine/buffer_drift.h"
 #include "worker/engine/buffer_syncer.h"
 #include "worker/engine/engine_options.h"
+#include "worker/engine/membership.h"
 #include "worker/engine/model.h"
 #include "worker/engine/shard_update.h"
 #include "worker/optim/optimizer.h"
@@ -47,8 +51,6 @@ struct EngineStats {
   std::optional<double> last_grad_norm;
 };
 
-struct Membership;
-
 class Engine final {
  public:
   // Joins the job behind `link`: attends, waits for an epoch, builds the
@@ -63,6 +65,15 @@ class Engine final {
                                                       const OptimizerConfig& optimizer,
                                                       Model* model, TransportFactory* transports,
                                                       CoordinatorLink* link);
+  // Joins the job's next epoch with what this rank holds from the last one: after an error of a
+  // collective call that CanRejoin(), or when epoch_is_over(). Those who are left go on where the
+  // last committed step ended; step() tells whether the one under way was. `engine` has left its
+  // epoch then; its model and link are used on, statistics start anew.
+  // Errors: as Join(); DataLoss: the state of some elements is gone with the ranks that held it.
+  static absl::StatusOr<std::unique_ptr<Engine>> Rejoin(Engine& engine,
+                                                        const EngineOptions& options,
+                                                        const OptimizerConfig& optimizer,
+                                                        TransportFactory* transports);
   // World size 1, without a coordinator, under `policy`.
   static absl::StatusOr<std::unique_ptr<Engine>> Alone(const OptimizerConfig& optimizer,
                                                        const SyncPolicy& policy, Model* model);
@@ -127,10 +138,16 @@ class Engine final {
   // again. The destructor leaves with CANCELLED if this was not called.
   void Leave(const absl::Status& why);
 
+  // Whether Rejoin() may help: a peer or the network failed, or the coordinator ended the epoch.
+  bool CanRejoin() const;
+  // The members agreed to end it behind the last step: nothing but Rejoin() can follow.
+  bool epoch_is_over() const { return over_; }
+
   int rank() const;
   int world_size() const;
   Epoch epoch() const;
   std::int64_t step() const;  // committed
+  std::int64_t samples() const;  // committed with them
   double learning_rate() const;  // of the next step
   Revision revision() const;
   const SyncPolicy& policy() const;
@@ -139,10 +156,21 @@ class Engine final {
 
  private:
   Engine(Model* model, CoordinatorLink* link, std::unique_ptr<Membership> membership,
-         absl::Duration revise_timeout);
+         const EngineOptions& options);
 
-  static absl::StatusOr<std::unique_ptr<Engine>> Start(std::unique_ptr<Engine> engine);
-  absl::Status MakeReplicasEqual();
+  // `last`: what this rank held before; null: nothing.
+  static absl::StatusOr<std::unique_ptr<Engine>> JoinWith(const EngineOptions& options,
+                                                          const OptimizerConfig& optimizer,
+                                                          Model* model,
+                                                          TransportFactory* transports,
+                                                          CoordinatorLink* link,
+                                                          std::shared_ptr<Membership> last);
+  absl::Status Start(Membership* last);
+  absl::Status Adopt(const Recovery& recovery);
+  absl::Status SyncAtStart(const Recovery& recovery);
+  // The epoch is over for this rank, which stays in the job. OK: agreed by all. What it holds.
+  std::shared_ptr<Membership> Stop(const absl::Status& why);
+  absl::Status HandOver(const std::string& drained);
 
   // That this is not called between BeforeBackward() and Step(): error_, or that.
   absl::Status CheckMayMeet() const;
@@ -163,13 +191,19 @@ class Engine final {
   // Ends the epoch for this rank if `status` is an error, and tells the peers.
   absl::Status Latch(absl::Status status);
 
+  void Reach(StepPhase phase) const {
+    if (on_phase_) on_phase_(phase, membership_->protocol.step());
+  }
+
   Model* const model_;
   CoordinatorLink* const link_;  // null: alone
-  const std::unique_ptr<Membership> membership_;
+  const std::shared_ptr<Membership> membership_;
   const absl::Duration revise_timeout_;
+  const std::function<void(StepPhase, std::int64_t)> on_phase_;
   absl::Status error_;  // the first of a collective call, or that it left
   bool adopted_ = false;
   bool left_ = false;
+  bool over_ = false;
   std::optional<float> announced_weight_;  // from BeforeBackward() to Step()
   std::map<std::string, double> metrics_;
   std::vector<AppliedEntry> applied_;

@@ -12,6 +12,42 @@ constexpr double kMaxLossScale = 1e30;
 
 }  // namespace
 
+absl::string_view StepPhaseName(StepPhase phase) {
+  switch (phase) {
+    case StepPhase::kForward:
+      return "forward";
+    case StepPhase::kCollected:
+      return "collected";
+    case StepPhase::kAgreed:
+      return "agreed";
+    case StepPhase::kReducing:
+      return "reducing";
+    case StepPhase::kPreparing:
+      return "preparing";
+    case StepPhase::kPrepared:
+      return "prepared";
+    case StepPhase::kCommitted:
+      return "committed";
+    case StepPhase::kUpdating:
+      return "updating";
+    case StepPhase::kSpreading:
+      return "spreading";
+    case StepPhase::kApplying:
+      return "applying";
+  }
+  return "an unknown phase";
+}
+
+std::optional<StepPhase> StepPhaseOf(absl::string_view name) {
+  for (const StepPhase phase :
+       {StepPhase::kForward, StepPhase::kCollected, StepPhase::kAgreed, StepPhase::kReducing,
+        StepPhase::kPreparing, StepPhase::kPrepared, StepPhase::kCommitted, StepPhase::kUpdating,
+        StepPhase::kSpreading, StepPhase::kApplying}) {
+    if (StepPhaseName(phase) == name) return phase;
+  }
+  return std::nullopt;
+}
+
 absl::Status EngineOptions::Validate() const {
   if (worker.empty()) {
     return absl::InvalidArgumentError(

@@ -3,14 +3,35 @@
 #define LOCKSTEP_WORKER_ENGINE_ENGINE_OPTIONS_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "worker/device/device_math.h"
 
 namespace lockstep {
+
+// How far a step is, as tests of failures and the reports of stalls tell it.
+enum class StepPhase {
+  kForward,    // BeforeForward() was called
+  kCollected,  // Step() was called, and gradients are in the arenas
+  kAgreed,
+  kReducing,   // of a step that is prepared, as the next two
+  kPreparing,  // this rank's sums are made; buddies get theirs
+  kPrepared,
+  kCommitted,
+  kUpdating,   // some of this rank's copies are updated
+  kSpreading,
+  kApplying,   // the step is taken; what is due behind it follows
+};
+
+// "committed"; nothing: there is no such phase.
+absl::string_view StepPhaseName(StepPhase phase);
+std::optional<StepPhase> StepPhaseOf(absl::string_view name);
 
 struct EngineOptions {
   // This worker's name, as it attends by `link`: its place among the members is
@@ -22,6 +43,8 @@ struct EngineOptions {
   absl::Duration operation_timeout = absl::Seconds(60);
   // Of the memory of the transport's arenas; null: HostMath. Of one engine at a time.
   std::shared_ptr<DeviceMath> math = nullptr;
+  // Called by the thread that takes the step; must not call the engine.
+  std::function<void(StepPhase, std::int64_t step)> on_phase = nullptr;  // committed steps
 
   // Errors: InvalidArgument names the option.
   absl::Status Validate() const;

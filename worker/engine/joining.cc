@@ -31,6 +31,34 @@ std::int64_t ShortBegin(const ShardPlan& plan, const Shard& shard) {
   return 0;
 }
 
+absl::StatusOr<ShardCopy> MakeCopy(int owner, const OptimizerConfig& optimizer,
+                                   const Manifest& manifest, const ShardPlan& plan,
+                                   DeviceMath* math) {
+  LOCKSTEP_ASSIGN_OR_RETURN(std::vector<GroupRange> ranges,
+                            GroupRangesOf(optimizer, manifest, plan, owner));
+  ShardCopy copy = {.owner = owner, .elements = plan.shards[owner]};
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      copy.optimizer,
+      math->MakeOptimizer(optimizer, std::move(ranges), ShortBegin(plan, copy.elements)));
+  return copy;
+}
+
+// This rank's own, and what it keeps as a buddy.
+absl::StatusOr<std::vector<ShardCopy>> MakeCopies(const OptimizerConfig& optimizer,
+                                                  const Manifest& manifest, const ShardPlan& plan,
+                                                  int rank, int replicas, DeviceMath* math) {
+  std::vector<ShardCopy> copies;
+  LOCKSTEP_ASSIGN_OR_RETURN(ShardCopy own, MakeCopy(rank, optimizer, manifest, plan, math));
+  copies.push_back(std::move(own));
+  const int world_size = static_cast<int>(plan.shards.size());
+  for (int owner = 0; owner < world_size; ++owner) {
+    if (BuddyOf(owner, world_size, replicas) != rank) continue;
+    LOCKSTEP_ASSIGN_OR_RETURN(ShardCopy other, MakeCopy(owner, optimizer, manifest, plan, math));
+    copies.push_back(std::move(other));
+  }
+  return copies;
+}
+
 // Everything of a membership that needs no peer. Each error is for good: the
 // next proposal would end the same way.
 absl::StatusOr<Membership> Prepare(const std::string& worker, const OptimizerConfig& optimizer,
@@ -58,21 +86,20 @@ absl::StatusOr<Membership> Prepare(const std::string& worker, const OptimizerCon
       StepProtocol protocol,
       StepProtocol::Create(proposal.members, proposal.log_number, proposal.revision,
                            proposal.policy));
-  LOCKSTEP_ASSIGN_OR_RETURN(std::vector<GroupRange> ranges,
-                            GroupRangesOf(optimizer, manifest, plan, rank));
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      auto shard_optimizer,
-      math->MakeOptimizer(optimizer, std::move(ranges), ShortBegin(plan, plan.shards[rank])));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::vector<ShardCopy> copies,
+                            MakeCopies(optimizer, manifest, plan, rank,
+                                       proposal.optimizer_replicas, math.get()));
   return Membership{.proposal = std::move(proposal),
                     .rank = rank,
                     .protocol = std::move(protocol),
+                    .manifest = manifest,
+                    .optimizer = optimizer,
                     .math = std::move(math),
-                    .optimizer = std::move(shard_optimizer)};
+                    .copies = std::move(copies)};
 }
 
 absl::Status Allocate(Membership& membership) {
   const ShardPlan& plan = membership.proposal.plan;
-  const Shard& mine = plan.shards[membership.rank];
   for (const Block& block : plan.blocks) {
     LOCKSTEP_ASSIGN_OR_RETURN(const Arena parameters,
                               membership.transport->Allocate(ArenaUse::kParameters, block.dtype,
@@ -82,8 +109,11 @@ absl::Status Allocate(Membership& membership) {
                                                              block.elements()));
     membership.blocks.push_back({.parameters = parameters,
                                  .gradients = gradients,
-                                 .shards = ShardsWithin(plan, block),
-                                 .place = std::max<std::int64_t>(block.begin - mine.begin, 0)});
+                                 .shards = ShardsWithin(plan, block)});
+  }
+  for (ShardCopy& copy : membership.copies) {
+    LOCKSTEP_RETURN_IF_ERROR(PlaceCopy(plan, membership.blocks, copy.owner == membership.rank,
+                                       membership.math.get(), copy));
   }
   return absl::OkStatus();
 }
@@ -113,14 +143,8 @@ absl::Status Form(Membership& membership, absl::Duration operation_timeout, Mono
   LOCKSTEP_RETURN_IF_ERROR(Allocate(membership));
   return link->AwaitStart({.epoch = epoch,
                            .plan_digest = membership.proposal.plan.Digest(),
-                           .optimizer_bytes = membership.optimizer->state_bytes()},
+                           .optimizer_bytes = membership.state_bytes()},
                           deadline - clock.Now());
-}
-
-// The coordinator goes on without whoever was missing.
-bool NextProposalMayHelp(const absl::Status& status) {
-  return absl::IsAborted(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsUnavailable(status);
 }
 
 absl::Status AddLastAttempt(const absl::Status& status, const absl::Status& last_attempt) {
@@ -131,13 +155,15 @@ absl::Status AddLastAttempt(const absl::Status& status, const absl::Status& last
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Membership>> JoinEpoch(const EngineOptions& options,
-                                                      const OptimizerConfig& optimizer,
-                                                      const Manifest& manifest,
-                                                      TransportFactory* transports,
-                                                      CoordinatorLink* link) {
+bool NextProposalMayHelp(const absl::Status& status) {
+  return absl::IsAborted(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsUnavailable(status);
+}
+
+absl::StatusOr<std::unique_ptr<Membership>> JoinEpoch(
+    const EngineOptions& options, const OptimizerConfig& optimizer, const Manifest& manifest,
+    TransportFactory* transports, CoordinatorLink* link, std::int64_t step, MonoTime deadline) {
   const RealClock clock;
-  const MonoTime deadline = clock.Now() + options.join_timeout;
   const std::shared_ptr<DeviceMath> math =
       options.math != nullptr ? options.math : std::make_shared<HostMath>();
   Epoch last_epoch;
@@ -160,9 +186,20 @@ absl::StatusOr<std::unique_ptr<Membership>> JoinEpoch(const EngineOptions& optio
     link->OnAbort(nullptr);
     if (membership->transport != nullptr) membership->transport->Abort(last_attempt);
     if (!NextProposalMayHelp(last_attempt)) return last_attempt;
+    link->ReportStopped(epoch, step, last_attempt);
     LogInfo("epoch ", epoch.value(), " did not start (", last_attempt.message(),
             "); waiting for the next proposal");
   }
+}
+
+absl::StatusOr<ShardCopy> MakeCopy(int owner, const Membership& membership) {
+  const ShardPlan& plan = membership.proposal.plan;
+  LOCKSTEP_ASSIGN_OR_RETURN(ShardCopy copy,
+                            MakeCopy(owner, membership.optimizer, membership.manifest, plan,
+                                     membership.math.get()));
+  LOCKSTEP_RETURN_IF_ERROR(
+      PlaceCopy(plan, membership.blocks, /*in_place=*/false, membership.math.get(), copy));
+  return copy;
 }
 
 absl::StatusOr<std::unique_ptr<Membership>> FormAlone(const OptimizerConfig& optimizer,

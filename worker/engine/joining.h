@@ -8,41 +8,34 @@
 #ifndef LOCKSTEP_WORKER_ENGINE_JOINING_H_
 #define LOCKSTEP_WORKER_ENGINE_JOINING_H_
 
+#include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/mono_time.h"
 #include "common/manifest/manifest.h"
-#include "common/protocol/messages.h"
+#include "common/policy/sync_policy.h"
 #include "worker/agent/coordinator_link.h"
-#include "worker/core/step_protocol.h"
-#include "worker/device/device_math.h"
-#include "worker/engine/block_arenas.h"
-#include "worker/engine/engine.h"
-#include "worker/optim/shard_optimizer.h"
+#include "worker/engine/engine_options.h"
+#include "worker/engine/membership.h"
+#include "worker/optim/optimizer.h"
 #include "worker/transport/transport.h"
 
 namespace lockstep {
 
-// One rank's part in one epoch.
-struct Membership {
-  Proposal proposal;
-  int rank = 0;
-  StepProtocol protocol;
-  std::shared_ptr<DeviceMath> math;
-  std::unique_ptr<ShardOptimizer> optimizer;  // of `math`
-  std::unique_ptr<Transport> transport;
-  std::vector<BlockArenas> blocks;  // of `transport`, by the plan's
-};
+// Whether the coordinator can go on without whoever caused it.
+bool NextProposalMayHelp(const absl::Status& status);
 
-// Joins the first epoch that starts with this worker. Afterwards the link's
-// OnAbort() reaches the transport: remove it before the membership goes.
-// Errors: as Engine::Join().
-absl::StatusOr<std::unique_ptr<Membership>> JoinEpoch(const EngineOptions& options,
-                                                      const OptimizerConfig& optimizer,
-                                                      const Manifest& manifest,
-                                                      TransportFactory* transports,
-                                                      CoordinatorLink* link);
+// Joins the first epoch that starts with this worker, which holds a state behind `step`, until
+// `deadline`. Afterwards the link's OnAbort() reaches the transport: remove it
+// before the membership goes. Errors: as Engine::Join().
+absl::StatusOr<std::unique_ptr<Membership>> JoinEpoch(
+    const EngineOptions& options, const OptimizerConfig& optimizer, const Manifest& manifest,
+    TransportFactory* transports, CoordinatorLink* link, std::int64_t step, MonoTime deadline);
+
+// An empty copy of `owner`'s shard, as `membership`, which has its arenas, could keep it beside its
+// own. Errors: ResourceExhausted: there is no memory.
+absl::StatusOr<ShardCopy> MakeCopy(int owner, const Membership& membership);
 
 // An epoch of one worker without a coordinator.
 absl::StatusOr<std::unique_ptr<Membership>> FormAlone(const OptimizerConfig& optimizer,

@@ -2,57 +2,57 @@
 // and spread them, once the ranks have agreed. Whether the step is taken, and what is
 // due afterwards, is decided elsewhere.
 //
+//   in one pass    owners update while they sum, and what is updated spreads at once
+//   prepared       sums are made and kept, by buddies as well; all know that all have them: the step
+//                  is committed; copies are updated, which takes nobody else; parameters spread
+//
+// A step is prepared if it is clipped, which takes all sums, or if there are replicas, so
+// that it can be completed without the ranks that are lost meanwhile.
+//
 // Of one epoch. Used by one thread.
 #ifndef LOCKSTEP_WORKER_ENGINE_SHARD_UPDATE_H_
 #define LOCKSTEP_WORKER_ENGINE_SHARD_UPDATE_H_
 
-#include <cstddef>
-#include <map>
-#include <memory>
+#include <cstdint>
+#include <functional>
 #include <optional>
-#include <span>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/core/agreement.h"
-#include "worker/device/device_math.h"
-#include "worker/engine/block_arenas.h"
-#include "worker/optim/shard_optimizer.h"
-#include "worker/transport/transport.h"
+#include "worker/engine/engine_options.h"
+#include "worker/engine/membership.h"
 
 namespace lockstep {
 
 class ShardUpdate {
  public:
-  // `blocks`: by the plan's. `optimizer` is `math`'s, and `math` is of the memory of the
-  // blocks. All outlive this.
-  ShardUpdate(DeviceMath* math, ShardOptimizer* optimizer, Transport* transport,
-              std::span<const BlockArenas> blocks);
+  // `membership` outlives this; its commit tells how far a step has come. `on_phase` may be
+  // null.
+  ShardUpdate(Membership* membership, std::function<void(StepPhase, std::int64_t)> on_phase)
+      : membership_(*membership), on_phase_(std::move(on_phase)) {}
 
   // Collective. The norm of the averaged gradient, unscaled, before it was clipped;
   // nothing if the step does not ask for it.
-  // Errors: as Transport's, and what `math` or `optimizer` say. Parameters may then be
-  //   of two steps, each element of one.
+  // Errors: as Transport's, and what `math` or the optimizer say.
   absl::StatusOr<std::optional<double>> Apply(const Agreement& agreement);
 
  private:
-  // Owners update while they sum, and nothing is written in between.
   absl::Status InOnePass(const Agreement& agreement);
-  // The norm takes all sums, which are kept until it is known. Returns it.
-  absl::StatusOr<double> Clipped(const Agreement& agreement);
-  // Sums gradients to their owners, keeps this rank's sums and returns the squared norm
-  // of those of all ranks.
+  // Also returns the squared norm of the sums, of all ranks, if the step clips.
+  absl::StatusOr<double> Prepare(const Agreement& agreement);
   absl::StatusOr<double> ReduceAndKeep(const Agreement& agreement);
-  // For the sums of this rank's part of a block: where its own gradients were, or, if
-  // those are of a short type, apart.
-  absl::StatusOr<std::span<float>> RoomForSums(std::size_t block);
-  const Shard& OwnedOf(const BlockArenas& block) const { return block.shards[transport_->rank()]; }
+  absl::Status PassSumsToBuddies();
+  absl::Status Spread();
 
-  DeviceMath* const math_;
-  ShardOptimizer* const optimizer_;
-  Transport* const transport_;
-  const std::span<const BlockArenas> blocks_;
-  std::map<std::size_t, std::shared_ptr<float[]>> short_sums_;  // by block
+  bool has_buddies() const;
+  void Reach(StepPhase phase) const {
+    if (on_phase_) on_phase_(phase, membership_.protocol.step());
+  }
+
+  Membership& membership_;
+  const std::function<void(StepPhase, std::int64_t)> on_phase_;
 };
 
 }  // namespace lockstep

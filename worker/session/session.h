@@ -2,16 +2,28 @@
 //
 //   auto session = lockstep::Session::Join(options, *model, lockstep::AdamW{.lr = 3e-4});
 //   while ((*session)->step() < steps) {
-//     status = (*session)->BeforeForward();
+//     status = TrainOn(BatchBehind((*session)->samples(), (*session)->rank()));
+//     if (!status.ok() && !MustRepeat(status)) return status;
+//   }
+//
+// where TrainOn() is
+//
+//     LOCKSTEP_RETURN_IF_ERROR(session->BeforeForward());
 //     auto loss = criterion(model->forward(x), y);
 //     loss.backward();
-//     status = (*session)->Step({.samples = x.size(0)});
-//   }
+//     return session->Step({.samples = x.size(0)});
+//
+// When a peer dies the ranks that are left form a new epoch within the call that noticed it, with
+// all state that some of them hold (docs/architecture.md, section 4). rank(), world_size() and
+// epoch() are then others. If the step under way could be completed, Step() returns OK; else
+// each rank's call in it returns an error that MustRepeat(): the step was not taken by
+// anybody, and is taken anew by those who are there. So batches are chosen anew for each attempt, by
+// samples() and rank(). Ranks may also join and leave behind a step, as the coordinator says.
 //
 // After each Step() parameters have no gradient, as after zero_grad(). Gradients are
 // measured as backward makes them: write to them by tensor operations, not through
 // raw pointers or data(), or what becomes infinite there is not noticed. Exceptions
-// of LibTorch end as statuses. After the error of a collective call the membership is
+// of LibTorch end as statuses. After any other error of a collective call the membership is
 // over: every later call returns that error; leave, and join anew.
 //
 // Used by one thread, but for Interrupt().
@@ -27,6 +39,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
+#include "common/base/mutex.h"
 #include "common/policy/sync_policy.h"
 #include "common/protocol/messages.h"
 #include "worker/agent/coordinator_link.h"
@@ -53,6 +66,10 @@ struct AttachedModule {
   std::string prefix;  // dotted names of one or several components
   torch::nn::Module* module = nullptr;  // outlives the session
 };
+
+// Whether `status`, of a collective call of a session, says no more than that the step in progress
+// was not taken and the membership has changed: train on, with a new batch.
+bool MustRepeat(const absl::Status& status);
 
 class Session final {
  public:
@@ -96,8 +113,9 @@ class Session final {
   };
   [[nodiscard]] NoSyncScope NoSync() { return NoSyncScope(this); }
 
-  // Collective unless said otherwise. Errors of all: see Transport; each names
-  // the ranks and tensors it is about.
+  // Collective unless said otherwise. Errors of all: one that MustRepeat(); those of Transport,
+  // each naming the ranks and tensors it is about; DataLoss: with the ranks that were lost the
+  // optimizer state of some parameters is gone; Cancelled: this worker was drained.
 
   // Before each training forward: synchronises buffers if the policy says so. A
   // second call in one step does nothing, nor does one under NoSync() or while
@@ -158,22 +176,32 @@ class Session final {
   int rank() const { return engine_->rank(); }
   int world_size() const { return engine_->world_size(); }
   Epoch epoch() const { return engine_->epoch(); }
-  std::int64_t step() const { return engine_->step(); }  // committed
+  std::int64_t step() const { return engine_->step(); }  // committed, also before this session
+  // Of all ranks, committed with these steps: where in the data the next one goes on.
+  std::int64_t samples() const { return engine_->samples(); }
   double learning_rate() const { return engine_->learning_rate(); }  // of the next step
   Revision revision() const { return engine_->revision(); }
   const SyncPolicy& policy() const { return engine_->policy(); }
   const std::vector<AppliedEntry>& applied() const { return engine_->applied(); }
+  // Of the epoch.
   EngineStats stats() const { return engine_->stats(); }
 
  private:
   Session() = default;
+
+  // `call`: a collective one of the engine. If it fails in a way in which a new epoch may help,
+  // one is joined, and what is returned MustRepeat().
+  template <typename Call>
+  auto Collective(Call call) -> decltype(call());
+  // Joins the next epoch. `why`: what the last one ended with.
+  absl::Status Rejoin(const absl::Status& why);
 
   static absl::StatusOr<std::unique_ptr<Session>> JoinWith(const SessionOptions& options,
                                                            std::unique_ptr<NamedTensors> tensors,
                                                            const OptimizerConfig& optimizer);
   static absl::StatusOr<std::unique_ptr<Session>> JoinEpoch(
       std::unique_ptr<CoordinatorLink> link, std::shared_ptr<TransportFactory> transports,
-      const EngineOptions& options, std::unique_ptr<Model> model,
+      const EngineOptions& options, absl::Duration rejoin_timeout, std::unique_ptr<Model> model,
       const OptimizerConfig& optimizer);
 
   // The engine uses what is above it, so it goes first.
@@ -181,7 +209,14 @@ class Session final {
   std::shared_ptr<TransportFactory> transports_;  // null: alone
   std::unique_ptr<CoordinatorLink> link_;         // null: alone
   std::unique_ptr<Engine> engine_;
+  EngineOptions options_;      // of the next epoch
+  OptimizerConfig optimizer_;
   int no_sync_ = 0;  // scopes alive
+
+  // What Interrupt() reaches: another thread must not find an engine that is being replaced.
+  Mutex mu_;
+  Engine* interruptible_ ABSL_GUARDED_BY(mu_) = nullptr;  // null: an epoch is being joined
+  absl::Status interrupted_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace lockstep

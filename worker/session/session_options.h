@@ -3,11 +3,13 @@
 #define LOCKSTEP_WORKER_SESSION_SESSION_OPTIONS_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/policy/sync_policy.h"
+#include "worker/engine/engine_options.h"
 
 namespace lockstep {
 
@@ -32,8 +34,14 @@ struct SessionOptions {
   absl::Duration join_timeout = absl::Minutes(5);
   // Of each collective operation; a rank that is later than this is missing.
   absl::Duration operation_timeout = absl::Seconds(60);
+  // How long to wait for a new epoch when one is lost with a peer, or ends for others to join or
+  // leave; 0: the loss of a peer is the end of this session, too.
+  absl::Duration rejoin_timeout = absl::Minutes(5);
   // In force when training alone; else the job's policy is.
   SyncPolicy policy;
+  // For tests of failures: called as a step advances, with the number of committed steps, by the
+  // thread that takes it; must not call the session.
+  std::function<void(StepPhase, std::int64_t step)> on_phase = nullptr;
 
   // Errors: InvalidArgument names the option, its value and what is allowed.
   absl::Status Validate() const;

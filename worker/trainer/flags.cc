@@ -3,10 +3,13 @@
 #include <iostream>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
 
@@ -24,6 +27,8 @@ struct RawFlags {
   std::vector<std::int64_t> evaluate_at;
   std::string join_timeout = "5m";
   std::string operation_timeout = "60s";
+  std::string rejoin_timeout = "5m";
+  std::string end_at;
 };
 
 void Declare(CLI::App& app, WorkerFlags& flags, RawFlags& raw) {
@@ -73,6 +78,13 @@ void Declare(CLI::App& app, WorkerFlags& flags, RawFlags& raw) {
   app.add_option("--operation-timeout", raw.operation_timeout,
                  "Time after which a rank counts as missing")
       ->capture_default_str();
+  app.add_option("--rejoin-timeout", raw.rejoin_timeout,
+                 "Time to wait for a new epoch when a worker is lost; 0: this one ends, too")
+      ->capture_default_str();
+  app.add_option("--end-at", raw.end_at,
+                 "For tests of failures: the process kills itself at PHASE:STEP, as "
+                 "committed:7; phases are forward, collected, agreed, reducing, preparing, "
+                 "prepared, committed, updating, spreading, applying");
   app.add_flag("--verbose", flags.verbose, "Log more");
 }
 
@@ -86,6 +98,18 @@ absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view flag, const std::s
     return Refuse(flag, text, "expected a time above 0, as 30s or 5m");
   }
   return duration;
+}
+
+absl::StatusOr<TrainingMoment> ParseMoment(absl::string_view text) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(text, absl::MaxSplits(':', 1));
+  TrainingMoment moment;
+  const std::optional<StepPhase> phase = StepPhaseOf(parts.first);
+  if (!phase.has_value() || !absl::SimpleAtoi(parts.second, &moment.step) || moment.step < 0) {
+    return Refuse("--end-at", text, "expected PHASE:STEP, as committed:7; see --help");
+  }
+  moment.phase = *phase;
+  return moment;
 }
 
 absl::StatusOr<OptimizerConfig> OptimizerOf(const RawFlags& raw) {
@@ -115,6 +139,15 @@ absl::Status Assemble(const RawFlags& raw, TrainingOptions& training) {
                             ParseTimeout("--join-timeout", raw.join_timeout));
   LOCKSTEP_ASSIGN_OR_RETURN(training.session.operation_timeout,
                             ParseTimeout("--operation-timeout", raw.operation_timeout));
+  if (raw.rejoin_timeout == "0") {
+    training.session.rejoin_timeout = absl::ZeroDuration();
+  } else {
+    LOCKSTEP_ASSIGN_OR_RETURN(training.session.rejoin_timeout,
+                              ParseTimeout("--rejoin-timeout", raw.rejoin_timeout));
+  }
+  if (!raw.end_at.empty()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(training.end_at, ParseMoment(raw.end_at));
+  }
   LOCKSTEP_ASSIGN_OR_RETURN(training.optimizer, OptimizerOf(raw));
   training.evaluate_at.insert(raw.evaluate_at.begin(), raw.evaluate_at.end());
   return training.Validate();

@@ -8,20 +8,18 @@
 
 namespace lockstep {
 
-Sampler::Sampler(std::int64_t images, std::int64_t batch, int rank, int world_size,
-                 std::uint64_t seed)
-    : batch_(batch), rank_(rank), world_size_(world_size), seed_(seed), order_(images) {}
+Sampler::Sampler(std::int64_t images, std::int64_t batch, std::uint64_t seed)
+    : batch_(batch), seed_(seed), order_(images) {}
 
-std::int64_t Sampler::batches() const {
-  const auto images = static_cast<std::int64_t>(order_.size());
+std::int64_t Sampler::BatchesOf(std::int64_t images) const {
   const std::int64_t full = images / batch_;
   const std::int64_t rest = images % batch_;
   const bool joins_previous = rest == 1 && full > 0;
   return rest == 0 || joins_previous ? full : full + 1;
 }
 
-std::int64_t Sampler::steps_per_epoch() const {
-  return (batches() + world_size_ - 1) / world_size_;
+std::int64_t Sampler::steps_per_epoch(int world_size) const {
+  return (BatchesOf(images()) + world_size - 1) / world_size;
 }
 
 void Sampler::Shuffle(std::int64_t epoch) {
@@ -32,13 +30,13 @@ void Sampler::Shuffle(std::int64_t epoch) {
   for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[prng.Below(i)]);
 }
 
-std::span<const std::int64_t> Sampler::Batch(std::int64_t step) {
-  Shuffle(step / steps_per_epoch());
-  const std::int64_t index = step % steps_per_epoch() * world_size_ + rank_;
-  if (index >= batches()) return {};
-  const auto images = static_cast<std::int64_t>(order_.size());
-  const std::int64_t begin = index * batch_;
-  const std::int64_t end = index + 1 == batches() ? images : begin + batch_;
+std::span<const std::int64_t> Sampler::Batch(std::int64_t samples, int rank) {
+  Shuffle(samples / images());
+  const std::int64_t done = samples % images();
+  const std::int64_t batches = BatchesOf(images() - done);
+  if (rank >= batches) return {};
+  const std::int64_t begin = done + rank * batch_;
+  const std::int64_t end = rank + 1 == batches ? images() : begin + batch_;
   return std::span(order_).subspan(begin, end - begin);
 }
 

@@ -1,9 +1,10 @@
 // Sampler: which images each rank trains on in each step.
 //
-// An epoch's permutation is cut into batches; the ranks of a step take
-// consecutive ones. Every image comes once per epoch, over all ranks together.
-// All ranks run the same number of steps: in the last one some may have fewer
-// samples or none. Pure; thread-compatible.
+// An epoch is a permutation of all images. A step goes on where the committed steps have
+// ended: its ranks take consecutive batches from there. So every image comes once per
+// epoch, over all ranks together, also where their number changes on the way. All ranks run
+// the same number of steps: in the last one of an epoch some may have fewer samples or none.
+// Pure; thread-compatible.
 #ifndef LOCKSTEP_WORKER_TRAINER_SAMPLER_H_
 #define LOCKSTEP_WORKER_TRAINER_SAMPLER_H_
 
@@ -15,24 +16,25 @@ namespace lockstep {
 
 class Sampler {
  public:
-  // `images` >= 1, `batch` >= 1 (of each rank), 0 <= `rank` < `world_size`.
-  Sampler(std::int64_t images, std::int64_t batch, int rank, int world_size, std::uint64_t seed);
+  // `images` >= 1, `batch` >= 1 (of each rank).
+  Sampler(std::int64_t images, std::int64_t batch, std::uint64_t seed);
 
-  std::int64_t steps_per_epoch() const;
+  std::int64_t images() const { return static_cast<std::int64_t>(order_.size()); }
+  // Where the number of ranks does not change.
+  std::int64_t steps_per_epoch(int world_size) const;
 
-  // The images of this rank in step `step` since training began (0 is the first);
-  // may be empty. Valid until the next call. Not a single one, unless there is
-  // only one image or `batch` is 1: a batch norm could not train on it, so it
+  // The images of `rank` in the step behind those that were committed with `samples`
+  // samples of all ranks; may be empty. Valid until the next call. Not a single one, unless
+  // there is only one image or `batch` is 1: a batch norm could not train on it, so it
   // joins the batch before.
-  std::span<const std::int64_t> Batch(std::int64_t step);
+  std::span<const std::int64_t> Batch(std::int64_t samples, int rank);
 
  private:
-  std::int64_t batches() const;
+  // Those of `images` images.
+  std::int64_t BatchesOf(std::int64_t images) const;
   void Shuffle(std::int64_t epoch);
 
   const std::int64_t batch_;
-  const int rank_;
-  const int world_size_;
   const std::uint64_t seed_;
   std::vector<std::int64_t> order_;  // of `epoch_`
   std::int64_t epoch_ = -1;

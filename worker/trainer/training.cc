@@ -1,6 +1,6 @@
 #include "worker/trainer/training.h"
 
-#include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -90,29 +90,24 @@ class Training {
         session_(session),
         stop_(stop),
         device_(DeviceOf(options.session)),
-        sampler_(train_.size(), options.batch, session->rank(), session->world_size(),
-                 options.seed) {}
+        sampler_(train_.size(), options.batch, options.seed) {}
 
   // Every step, and what is due between steps.
   absl::Status Run() {
-    const std::int64_t steps = StepsToDo();
-    LogInfo("training as rank ", session_->rank(), " of ", session_->world_size(), ": ", steps,
-            " steps of ", options_.batch, " images each, policy revision ",
-            session_->revision().value());
-    if (options_.evaluate_at.contains(0)) LOCKSTEP_RETURN_IF_ERROR(Evaluate());
-    while (session_->step() < steps) {
+    LogStart();
+    bool finished = false;
+    while (!finished) {
       if (const int signal = stop_.signal(); signal != 0) {
         return absl::CancelledError(
             absl::StrCat("stopped by signal ", signal, " after step ", session_->step()));
       }
-      LOCKSTEP_RETURN_IF_ERROR(TakeStep());
-      const std::int64_t step = session_->step();
-      if (options_.drift_every > 0 && step % options_.drift_every == 0) {
-        LOCKSTEP_RETURN_IF_ERROR(MeasureDrift());
-      }
-      if (step == steps || options_.evaluate_at.contains(step) ||
-          (options_.evaluate_every > 0 && step % options_.evaluate_every == 0)) {
-        LOCKSTEP_RETURN_IF_ERROR(Evaluate());
+      const absl::StatusOr<bool> moved_on = MoveOn();
+      if (moved_on.ok()) {
+        finished = !*moved_on;
+      } else if (MustRepeat(moved_on.status())) {
+        LogStart();
+      } else {
+        return moved_on.status();
       }
     }
     return absl::OkStatus();
@@ -139,15 +134,41 @@ class Training {
   }
 
  private:
-  std::int64_t StepsToDo() const {
-    const std::int64_t all = options_.epochs * sampler_.steps_per_epoch();
-    return options_.steps > 0 ? std::min(options_.steps, all) : all;
+  void LogStart() const {
+    LogInfo("training as rank ", session_->rank(), " of ", session_->world_size(),
+            " behind step ", session_->step(), ", ", options_.batch,
+            " images of each rank in each step, policy revision ", session_->revision().value());
+  }
+
+  bool IsDone() const {
+    return session_->samples() >= options_.epochs * sampler_.images() ||
+           (options_.steps > 0 && session_->step() >= options_.steps);
+  }
+
+  // What is due behind the last step, then the next one; false: there is none.
+  absl::StatusOr<bool> MoveOn() {
+    const std::int64_t step = session_->step();
+    const bool done = IsDone();
+    if (step > 0 && options_.drift_every > 0 && step % options_.drift_every == 0 &&
+        measured_at_ != step) {
+      LOCKSTEP_RETURN_IF_ERROR(MeasureDrift());
+      measured_at_ = step;
+    }
+    const bool evaluates = done || options_.evaluate_at.contains(step) ||
+                           (step > 0 && options_.evaluate_every > 0 &&
+                            step % options_.evaluate_every == 0);
+    if (evaluates && evaluated_at_ != step) {
+      LOCKSTEP_RETURN_IF_ERROR(Evaluate());
+      evaluated_at_ = step;
+    }
+    if (!done) LOCKSTEP_RETURN_IF_ERROR(TakeStep());
+    return !done;
   }
 
   absl::Status TakeStep() {
     const MonoTime start = clock_.Now();
     const Revision before = session_->revision();
-    const std::span<const std::int64_t> indices = sampler_.Batch(session_->step());
+    const std::span<const std::int64_t> indices = sampler_.Batch(session_->samples(), session_->rank());
     const auto samples = static_cast<std::int64_t>(indices.size());
     LOCKSTEP_RETURN_IF_ERROR(session_->BeforeForward());
     at::Tensor loss;  // not defined: no data left
@@ -227,11 +248,23 @@ class Training {
   const StopRequest& stop_;
   const c10::Device device_;
   Sampler sampler_;
+  std::int64_t measured_at_ = -1;   // the step behind which drift was measured last
+  std::int64_t evaluated_at_ = -1;  // and test accuracy
   double loss_ = 0;  // of the last batch that was not empty
   const RealClock clock_;
   absl::Duration training_time_;
   TrainingReport report_;
 };
+
+// With --end-at: the process ends where it says.
+SessionOptions WithTestHooks(const TrainingOptions& options) {
+  SessionOptions session = options.session;
+  if (!options.end_at.has_value()) return session;
+  session.on_phase = [at = *options.end_at](StepPhase phase, std::int64_t step) {
+    if (phase == at.phase && step == at.step) raise(SIGKILL);
+  };
+  return session;
+}
 
 absl::Status Refuse(absl::string_view flag, std::int64_t value, absl::string_view allowed) {
   return absl::InvalidArgumentError(absl::StrCat(flag, " is ", value, "; allowed is ", allowed));
@@ -272,7 +305,7 @@ absl::Status Train(const TrainingOptions& options, StopRequest* stop) {
     }));
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
-                            classifier->Join(options.session, options.optimizer));
+                            classifier->Join(WithTestHooks(options), options.optimizer));
   stop->OnInterrupt([&] {
     session->Interrupt(absl::CancelledError(absl::StrCat("stopped by signal ", stop->signal())));
   });

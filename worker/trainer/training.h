@@ -8,15 +8,23 @@
 #define LOCKSTEP_WORKER_TRAINER_TRAINING_H_
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "absl/status/status.h"
+#include "worker/engine/engine_options.h"
 #include "worker/optim/optimizer.h"
 #include "worker/session/session_options.h"
 #include "worker/trainer/stop_request.h"
 
 namespace lockstep {
+
+// A moment in training, for tests of failures.
+struct TrainingMoment {
+  StepPhase phase = StepPhase::kForward;
+  std::int64_t step = 0;  // committed before
+};
 
 struct TrainingOptions {
   SessionOptions session;
@@ -30,6 +38,7 @@ struct TrainingOptions {
   std::set<std::int64_t> evaluate_at;  // steps; the end is always one
   std::int64_t evaluate_every = 0;     // steps; 0: only those above
   std::int64_t drift_every = 10;       // steps between measurements; 0: never
+  std::optional<TrainingMoment> end_at;  // the process ends there, as by SIGKILL
   std::string report;                  // file to write at the end; empty: none
 
   // Errors: InvalidArgument names the flag, its value and what is allowed.

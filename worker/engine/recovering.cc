@@ -1,0 +1,151 @@
+#include "worker/engine/recovering.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "worker/engine/joining.h"
+
+namespace lockstep {
+namespace {
+
+static_assert(std::is_trivially_copyable_v<Holding>);
+
+Holding HoldingOf(const Membership* last) {
+  if (last == nullptr) return {};
+  Holding holding = last->commit.holding();
+  holding.learning_rate = last->own().optimizer->learning_rate();
+  return holding;
+}
+
+std::vector<Shard> RangesOf(const Membership& membership) {
+  std::vector<Shard> ranges;
+  for (const ShardCopy& copy : membership.copies) ranges.push_back(copy.elements);
+  return ranges;
+}
+
+// The copy in which all of `elements` are; null: none.
+ShardCopy* CopyWith(Membership* membership, const Shard& elements) {
+  if (membership == nullptr) return nullptr;
+  for (ShardCopy& copy : membership->copies) {
+    if (copy.elements.begin <= elements.begin && elements.end <= copy.elements.end) return &copy;
+  }
+  return nullptr;
+}
+
+absl::Status CompletePrepared(Membership& last) {
+  last.commit.BeginUpdate();
+  for (ShardCopy& copy : last.copies) {
+    LOCKSTEP_RETURN_IF_ERROR(UpdateCopy(copy, last.blocks, last.prepared_factor));
+  }
+  last.commit.Updated();
+  return absl::OkStatus();
+}
+
+absl::Status CopyWithin(std::span<const TensorView> from, std::span<const TensorView> to,
+                        DeviceMath* math) {
+  LOCKSTEP_CHECK(from.size() == to.size());
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const auto* source = reinterpret_cast<const float*>(from[i].data);
+    LOCKSTEP_RETURN_IF_ERROR(
+        math->Copy({source, static_cast<std::size_t>(from[i].bytes()) / sizeof(float)},
+                   reinterpret_cast<float*>(to[i].data)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Recovery> AgreeOnRecovery(const Membership* last, Membership& now) {
+  std::vector<Holding> holdings(now.world_size());
+  holdings[now.rank] = HoldingOf(last);
+  std::vector<TensorView> views;
+  for (int rank = 0; rank < now.world_size(); ++rank) {
+    views.push_back({.spec = {.name = absl::StrCat("what rank ", rank, " brings"),
+                              .dtype = DType::kUint8,
+                              .shape = {sizeof(Holding)}},
+                     .data = reinterpret_cast<std::byte*>(&holdings[rank])});
+  }
+  std::vector<Transfer> transfers;
+  for (int rank = 0; rank < now.world_size(); ++rank) {
+    transfers.push_back({.root = rank, .views = std::span(&views[rank], 1)});
+  }
+  LOCKSTEP_RETURN_IF_ERROR(now.transport->Exchange(transfers));
+  return DecideRecovery(holdings, CopiesOf(now.proposal.plan, now.proposal.optimizer_replicas));
+}
+
+absl::Status CarryOver(const Recovery& recovery, Membership* last, Membership& now) {
+  const ShardPlan& plan = now.proposal.plan;
+  DeviceMath* const math = now.math.get();
+  if (recovery.completes[now.rank]) LOCKSTEP_RETURN_IF_ERROR(CompletePrepared(*last));
+
+  std::vector<Passage> passages;
+  for (const Move& move : recovery.moves) {
+    ShardCopy* const source = move.from == now.rank ? CopyWith(last, move.elements) : nullptr;
+    ShardCopy* const target = move.to == now.rank ? CopyWith(&now, move.elements) : nullptr;
+    if (move.from == move.to) {
+      if (target == nullptr) continue;
+      LOCKSTEP_RETURN_IF_ERROR(
+          CopyWithin(ViewsOf(plan, now.optimizer, move.elements, source),
+                     ViewsOf(plan, now.optimizer, move.elements, target), math));
+      continue;
+    }
+    ShardCopy* const mine = source != nullptr ? source : target;
+    for (TensorView& view : ViewsOf(plan, now.optimizer, move.elements, mine)) {
+      passages.push_back({.from = move.from, .to = move.to, .view = std::move(view)});
+    }
+  }
+  LOCKSTEP_RETURN_IF_ERROR(now.transport->Pass(passages));
+  for (std::size_t i = 0; i < now.blocks.size(); ++i) {
+    LOCKSTEP_RETURN_IF_ERROR(
+        now.transport->BroadcastFromOwners(now.blocks[i].parameters, now.blocks[i].shards));
+  }
+  for (ShardCopy& copy : now.copies) {
+    copy.optimizer->set_step(recovery.step);
+    LOCKSTEP_RETURN_IF_ERROR(copy.optimizer->SetLearningRate(recovery.learning_rate));
+  }
+  now.protocol.ContinueBehind(recovery.step);
+  return absl::OkStatus();
+}
+
+absl::Status HandOverShardOf(const std::string& drained, Membership& now) {
+  const std::vector<std::string>& members = now.proposal.members;
+  const auto found = std::ranges::find(members, drained);
+  if (found == members.end() || now.world_size() < 2) return absl::OkStatus();
+  const int from = static_cast<int>(found - members.begin());
+  const int to = (from + 1) % now.world_size();
+  if (now.rank == to) {
+    LOCKSTEP_ASSIGN_OR_RETURN(ShardCopy copy, MakeCopy(from, now));
+    copy.optimizer->set_step(now.commit.step());
+    now.copies.push_back(std::move(copy));
+  }
+  ShardCopy* const mine =
+      now.rank == from ? &now.own() : now.rank == to ? &now.copies.back() : nullptr;
+  std::vector<Passage> passages;
+  for (TensorView& view :
+       ViewsOf(now.proposal.plan, now.optimizer, now.proposal.plan.shards[from], mine)) {
+    passages.push_back({.from = from, .to = to, .view = std::move(view)});
+  }
+  LOCKSTEP_RETURN_IF_ERROR(now.transport->Pass(passages));
+  const Holding held = now.commit.holding();
+  now.commit = StepCommit(held.lineage, held.epoch, held.step, held.samples, RangesOf(now));
+  return absl::OkStatus();
+}
+
+absl::Status BeginTraining(const Recovery& recovery, Membership& now) {
+  LOCKSTEP_RETURN_IF_ERROR(now.transport->Exchange({}));
+  const bool continues = recovery.way == Recovery::Way::kContinue;
+  now.commit = StepCommit(continues ? recovery.lineage : now.proposal.epoch, now.proposal.epoch,
+                          recovery.step, recovery.samples, RangesOf(now));
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep
