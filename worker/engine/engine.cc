@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Rejoin(Engine& engine,
 absl::StatusOr<std::unique_ptr<Engine>> Engine::JoinWith(
     const EngineOptions& options, const OptimizerConfig& optimizer, Model* model,
     TransportFactory* transports, CoordinatorLink* link, std::shared_ptr<Membership> last) {
-  const MonoTime deadline = RealClock().Now() + options.join_timeout;
+  const MonoTime deadline = options.Now() + options.join_timeout;
   const absl::StatusOr<Manifest> manifest = model->Describe();
   if (!manifest.ok()) {
     link->Leave(manifest.status());

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/base/mono_time.h"
 #include "worker/device/device_math.h"
 
 namespace lockstep {
@@ -43,11 +44,15 @@ struct EngineOptions {
   absl::Duration operation_timeout = absl::Seconds(60);
   // Of the memory of the transport's arenas; null: HostMath. Of one engine at a time.
   std::shared_ptr<DeviceMath> math = nullptr;
+  // What the time to join is measured by; null: the real one.
+  std::shared_ptr<const Clock> clock = nullptr;
   // Called by the thread that takes the step; must not call the engine.
   std::function<void(StepPhase, std::int64_t step)> on_phase = nullptr;  // committed steps
 
   // Errors: InvalidArgument names the option.
   absl::Status Validate() const;
+
+  MonoTime Now() const { return clock != nullptr ? clock->Now() : RealClock().Now(); }
 };
 
 // How training code formed the loss whose gradient it hands over.

@@ -119,9 +119,8 @@ absl::Status Allocate(Membership& membership) {
 }
 
 // What takes all members. May fail because one of them is gone.
-absl::Status Form(Membership& membership, absl::Duration operation_timeout, MonoTime deadline,
+absl::Status Form(Membership& membership, const EngineOptions& options, MonoTime deadline,
                   TransportFactory* transports, CoordinatorLink* link) {
-  const RealClock clock;
   const Epoch epoch = membership.proposal.epoch;
   const auto abort_by_link = [link](Transport* transport) {
     link->OnAbort(transport == nullptr ? std::function<void(const absl::Status&)>()
@@ -132,19 +131,19 @@ absl::Status Form(Membership& membership, absl::Duration operation_timeout, Mono
   const Group group = {.epoch = epoch,
                        .rank = membership.rank,
                        .members = membership.proposal.members,
-                       .deadline = operation_timeout,
+                       .deadline = options.operation_timeout,
                        .on_forming = abort_by_link};
   LOCKSTEP_ASSIGN_OR_RETURN(
       membership.transport,
       transports->Create(group, [&](const std::optional<std::string>& mine) {
-        return link->ExchangeEndpoint(epoch, mine, deadline - clock.Now());
+        return link->ExchangeEndpoint(epoch, mine, deadline - options.Now());
       }));
   abort_by_link(membership.transport.get());
   LOCKSTEP_RETURN_IF_ERROR(Allocate(membership));
   return link->AwaitStart({.epoch = epoch,
                            .plan_digest = membership.proposal.plan.Digest(),
                            .optimizer_bytes = membership.state_bytes()},
-                          deadline - clock.Now());
+                          deadline - options.Now());
 }
 
 absl::Status AddLastAttempt(const absl::Status& status, const absl::Status& last_attempt) {
@@ -163,13 +162,12 @@ bool NextProposalMayHelp(const absl::Status& status) {
 absl::StatusOr<std::unique_ptr<Membership>> JoinEpoch(
     const EngineOptions& options, const OptimizerConfig& optimizer, const Manifest& manifest,
     TransportFactory* transports, CoordinatorLink* link, std::int64_t step, MonoTime deadline) {
-  const RealClock clock;
   const std::shared_ptr<DeviceMath> math =
       options.math != nullptr ? options.math : std::make_shared<HostMath>();
   Epoch last_epoch;
   absl::Status last_attempt;
   while (true) {
-    absl::StatusOr<Proposal> proposal = link->AwaitProposal(deadline - clock.Now());
+    absl::StatusOr<Proposal> proposal = link->AwaitProposal(deadline - options.Now());
     if (!proposal.ok()) return AddLastAttempt(proposal.status(), last_attempt);
     const Epoch epoch = proposal->epoch;
     if (epoch <= last_epoch) {
@@ -181,7 +179,7 @@ absl::StatusOr<std::unique_ptr<Membership>> JoinEpoch(
         Membership prepared,
         Prepare(options.worker, optimizer, manifest, math, *std::move(proposal)));
     auto membership = std::make_unique<Membership>(std::move(prepared));
-    last_attempt = Form(*membership, options.operation_timeout, deadline, transports, link);
+    last_attempt = Form(*membership, options, deadline, transports, link);
     if (last_attempt.ok()) return membership;
     link->OnAbort(nullptr);
     if (membership->transport != nullptr) membership->transport->Abort(last_attempt);

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "worker/device/forwarding_math.h"
 #include "worker/device/host_math.h"
-#include "worker/engine/solo_transport.h"
+#include "worker/engine/joining.h"
 
 namespace lockstep {
 namespace {
@@ -61,24 +61,22 @@ class FailingOptimizer final : public ShardOptimizer {
 class ShardUpdateTest : public testing::Test {
  protected:
   void SetUp() override {
+    Manifest manifest;
     for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
-      LOCKSTEP_ASSERT_OK_AND_ASSIGN(
-          const Arena parameters, transport_.Allocate(ArenaUse::kParameters, dtype, kElements));
-      LOCKSTEP_ASSERT_OK_AND_ASSIGN(
-          const Arena gradients, transport_.Allocate(ArenaUse::kGradients, dtype, kElements));
-      blocks_.push_back({.parameters = parameters,
-                         .gradients = gradients,
-                         .shards = {{0, kElements}},
-                         .place = static_cast<std::int64_t>(blocks_.size()) * kElements});
+      manifest.parameters.push_back(
+          {{.name = std::string(DTypeName(dtype)), .dtype = dtype, .shape = {kElements}}, true});
     }
     LOCKSTEP_ASSERT_OK_AND_ASSIGN(
-        optimizer_, math_.MakeOptimizer(Sgd{.lr = 1}, {{0, 2 * kElements, kNoGroup}}, kElements));
+        membership_, FormAlone(Sgd{.lr = 1}, SyncPolicy(), manifest));
+    auto math = std::make_shared<WatchedMath>();
+    math_ = math.get();
+    membership_->math = std::move(math);
     MakeGradients();
   }
 
   void MakeGradients() {
-    std::ranges::fill(blocks_[0].gradients.floats(), 1.0f);
-    const auto shorts = reinterpret_cast<std::uint16_t*>(blocks_[1].gradients.data);
+    std::ranges::fill(membership_->blocks[0].gradients.floats(), 1.0f);
+    const auto shorts = reinterpret_cast<std::uint16_t*>(membership_->blocks[1].gradients.data);
     std::fill_n(shorts, kElements, std::uint16_t{0x3f80});  // 1
   }
 
@@ -88,52 +86,52 @@ class ShardUpdateTest : public testing::Test {
     word.weight = 1;
     word.largest = 1;
     word.settings = {.learning_rate = 1, .max_grad_norm = max_grad_norm, .loss_scale = 1};
-    return *transport_.Agree(word);
+    return *membership_->transport->Agree(word);
   }
 
-  WatchedMath math_;
-  SoloTransport transport_{"w0"};
-  std::vector<BlockArenas> blocks_;
-  std::unique_ptr<ShardOptimizer> optimizer_;
+  std::unique_ptr<Membership> membership_;
+  WatchedMath* math_ = nullptr;
 };
 
 TEST_F(ShardUpdateTest, AStepOfOnePassKeepsNothing) {
-  ShardUpdate update(&math_, optimizer_.get(), &transport_, blocks_);
+  ShardUpdate update(membership_.get(), nullptr);
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::optional<double> norm, update.Apply(AgreedWith(0)));
   EXPECT_FALSE(norm.has_value());
-  EXPECT_EQ(math_.allocated, 0);
-  EXPECT_EQ(math_.copied, 0);
-  EXPECT_EQ(blocks_[0].parameters.floats()[kElements - 1], -1);
+  EXPECT_EQ(math_->allocated, 0);
+  EXPECT_EQ(math_->copied, 0);
+  EXPECT_EQ(membership_->blocks[0].parameters.floats()[kElements - 1], -1);
 }
 
 TEST_F(ShardUpdateTest, ClippingKeepsSumsOfShortTypesInMemoryOfTheDeviceMadeOnce) {
-  ShardUpdate update(&math_, optimizer_.get(), &transport_, blocks_);
+  ShardUpdate update(membership_.get(), nullptr);
   for (int step = 1; step <= 2; ++step) {
     LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::optional<double> norm, update.Apply(AgreedWith(32)));
     EXPECT_EQ(norm, 64);  // of 4096 elements
-    EXPECT_EQ(math_.allocated, kElements);
-    EXPECT_EQ(math_.copied, step * 2 * kElements);
+    EXPECT_EQ(math_->allocated, kElements);
+    EXPECT_EQ(math_->copied, step * 2 * kElements);
     MakeGradients();
   }
-  EXPECT_NEAR(blocks_[0].parameters.floats()[kElements - 1], -1, 1e-6);
-  const auto shorts = reinterpret_cast<const std::uint16_t*>(blocks_[1].parameters.data);
+  EXPECT_NEAR(membership_->blocks[0].parameters.floats()[kElements - 1], -1, 1e-6);
+  const auto shorts = reinterpret_cast<const std::uint16_t*>(membership_->blocks[1].parameters.data);
   EXPECT_EQ(shorts[kElements - 1], 0xbf80);  // -1
 }
 
 TEST_F(ShardUpdateTest, ACopyThatFailedIsTheStepsErrorAndNothingWasUpdated) {
-  math_.fails_at = kElements + 1024;
-  ShardUpdate update(&math_, optimizer_.get(), &transport_, blocks_);
+  math_->fails_at = kElements + 1024;
+  ShardUpdate update(membership_.get(), nullptr);
   EXPECT_THAT(update.Apply(AgreedWith(1)).status(),
               StatusIs(absl::StatusCode::kInternal, testing::HasSubstr("copies no more")));
-  EXPECT_EQ(blocks_[0].parameters.floats()[0], 0);
+  EXPECT_EQ(membership_->blocks[0].parameters.floats()[0], 0);
 }
 
 TEST_F(ShardUpdateTest, AnUpdateThatFailedIsTheStepsError) {
-  FailingOptimizer optimizer;
-  ShardUpdate update(&math_, &optimizer, &transport_, blocks_);
+  membership_->own().optimizer = std::make_unique<FailingOptimizer>();
   for (const double max_grad_norm : {0, 1}) {
+    membership_->commit = StepCommit(Epoch(1), Epoch(1), 0, 0, {});
+    ShardUpdate update(membership_.get(), nullptr);
     EXPECT_THAT(update.Apply(AgreedWith(max_grad_norm)).status(),
                 StatusIs(absl::StatusCode::kInternal, testing::HasSubstr("updates no more")));
+    EXPECT_EQ(membership_->commit.stage(), StepCommit::Stage::kUpdating) << "copies are of no step";
   }
 }
 
