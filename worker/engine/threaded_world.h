@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
@@ -39,22 +40,37 @@ class ThreadedWorld {
 
   // To all ranks. The models must be complete.
   void Propose(const SyncPolicy& policy, Epoch epoch = Epoch(1)) {
-    const auto plan = PlanShards(*model(0).Describe(), size());
+    std::vector<int> all(size());
+    std::iota(all.begin(), all.end(), 0);
+    ProposeTo(all, policy, epoch);
+  }
+  // To some, who get other ranks: by their place in `some`.
+  void ProposeTo(const std::vector<int>& some, const SyncPolicy& policy, Epoch epoch) {
+    const auto plan = PlanShards(*model(0).Describe(), static_cast<int>(some.size()));
     LOCKSTEP_CHECK(plan.ok());
-    for (const auto& rank : ranks_) {
-      rank->link.Propose({.epoch = epoch,
-                          .members = members_,
+    std::vector<std::string> members;
+    for (const int each : some) members.push_back(members_[each]);
+    for (const int each : some) {
+      link(each).Propose({.epoch = epoch,
+                          .members = members,
                           .plan = *plan,
                           .revision = Revision(1),
                           .policy = policy,
-                          .ready_timeout = absl::Seconds(60)});
+                          .ready_timeout = absl::Seconds(60),
+                          .optimizer_replicas = optimizer_replicas});
     }
   }
 
   EngineOptions OptionsOf(int rank) const {
-    return {.worker = members_[rank],
-            .join_timeout = absl::Seconds(60),
-            .operation_timeout = operation_timeout};
+    EngineOptions options = {.worker = members_[rank],
+                             .join_timeout = absl::Seconds(60),
+                             .operation_timeout = operation_timeout};
+    if (on_phase) {
+      options.on_phase = [this, rank](StepPhase phase, std::int64_t step) {
+        on_phase(rank, phase, step);
+      };
+    }
+    return options;
   }
 
   absl::Status Join(int rank, const OptimizerConfig& optimizer) {
@@ -62,6 +78,14 @@ class ThreadedWorld {
   }
   absl::Status Join(int rank, const OptimizerConfig& optimizer, TransportFactory* transports) {
     auto engine = Engine::Join(OptionsOf(rank), optimizer, &model(rank), transports, &link(rank));
+    if (!engine.ok()) return engine.status();
+    ranks_[rank]->engine = *std::move(engine);
+    return absl::OkStatus();
+  }
+
+  // Its next epoch; its engine is then another.
+  absl::Status Rejoin(int rank, const OptimizerConfig& optimizer, TransportFactory* transports) {
+    auto engine = Engine::Rejoin(*ranks_[rank]->engine, OptionsOf(rank), optimizer, transports);
     if (!engine.ok()) return engine.status();
     ranks_[rank]->engine = *std::move(engine);
     return absl::OkStatus();
@@ -78,6 +102,8 @@ class ThreadedWorld {
 
   // Of each rank's engine: change it before Join().
   absl::Duration operation_timeout = absl::Seconds(60);
+  std::function<void(int rank, StepPhase phase, std::int64_t step)> on_phase = nullptr;
+  int optimizer_replicas = 1;
 
  private:
   struct Rank {
