@@ -44,6 +44,7 @@ Holding StepCommit::holding() const {
   if (stage_ != Stage::kUpdating) return held_;
   Holding lost = held_;
   ++lost.step;
+  lost.samples = lost.prepared_samples;
   lost.copies = {};
   return lost;
 }
