@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
+#include <set>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -10,33 +12,40 @@
 namespace lockstep {
 namespace {
 
-// The ranks of the newest lineage.
-std::vector<int> Heirs(std::span<const Holding> holdings) {
+// All copies of an element that are of one state are equal.
+struct State {
   Epoch lineage;
-  for (const Holding& each : holdings) {
-    lineage = std::max(lineage, each.lineage);
-  }
-  std::vector<int> heirs;
-  for (std::size_t r = 0; lineage.valid() && r < holdings.size(); ++r) {
-    if (holdings[r].lineage == lineage) heirs.push_back(static_cast<int>(r));
-  }
-  return heirs;
+  std::int64_t step = 0;
+
+  auto operator<=>(const State&) const = default;
+};
+
+State StateOf(const Holding& holding) { return {holding.lineage, holding.step}; }
+
+// Whether it takes this rank to `state` to complete its prepared step.
+bool Completes(const Holding& holding, const State& state) {
+  return holding.prepared && State{holding.epoch, holding.step + 1} == state;
 }
 
-// Whether step + 1 of the newest of them is completed.
-bool IsCompleted(std::span<const Holding> holdings, const std::vector<int>& heirs,
-                 std::int64_t newest) {
-  Epoch attempt;
-  for (const int r : heirs) {
-    if (holdings[r].step == newest && holdings[r].prepared) {
-      attempt = std::max(attempt, holdings[r].epoch);
-    }
+// Of step 0: nobody has taken a step.
+State StateToContinue(std::span<const Holding> holdings) {
+  std::set<Epoch, std::greater<>> epochs;
+  for (const Holding& each : holdings) {
+    if (each.lineage.valid()) epochs.insert(each.epoch);
   }
-  if (!attempt.valid()) return false;
-  return std::ranges::all_of(heirs, [&](int r) {
-    // Others were not of that epoch, or stopped before: it was tried without them.
-    return holdings[r].epoch != attempt || holdings[r].prepared;
-  });
+  for (const Epoch epoch : epochs) {
+    State newest;
+    bool all_prepared = true;
+    for (const Holding& each : holdings) {
+      if (each.epoch != epoch || !each.lineage.valid()) continue;
+      newest = std::max(newest, StateOf(each));
+      all_prepared = all_prepared && each.prepared;
+    }
+    const State state = all_prepared ? State{epoch, newest.step + 1} : newest;
+    // Else they hold what the model starts with, which is not worth the steps of others.
+    if (state.step > 0) return state;
+  }
+  return {};
 }
 
 bool Holds(const Holding& holding, std::int64_t element) {
@@ -77,33 +86,23 @@ int Recovery::FirstSurvivor() const {
 
 Recovery DecideRecovery(std::span<const Holding> holdings,
                         std::span<const std::vector<Shard>> copies) {
-  const std::vector<int> heirs = Heirs(holdings);
-  if (heirs.empty()) return {.way = Recovery::Way::kStartAnew};
+  const State state = StateToContinue(holdings);
+  if (state.step == 0) return {.way = Recovery::Way::kStartAnew};
 
   Recovery recovery = {.way = Recovery::Way::kContinue,
+                       .lineage = state.lineage,
+                       .step = state.step,
                        .completes = std::vector<bool>(holdings.size()),
                        .survives = std::vector<bool>(holdings.size())};
-  std::int64_t newest = 0;
-  for (const int r : heirs) newest = std::max(newest, holdings[r].step);
-  recovery.lineage = holdings[heirs[0]].lineage;
-  recovery.step = IsCompleted(holdings, heirs, newest) ? newest + 1 : newest;
-  // What the model starts with is not lost.
-  if (recovery.step == 0) return {.way = Recovery::Way::kStartAnew};
-  // Those that are behind step - 1, or did not prepare the step, are of no use.
-  Epoch attempt;
-  for (const int r : heirs) {
+  std::vector<int> heirs;
+  for (std::size_t r = 0; r < holdings.size(); ++r) {
     const Holding& held = holdings[r];
-    if (held.step + 1 == recovery.step && held.prepared) attempt = std::max(attempt, held.epoch);
-  }
-  for (const int r : heirs) {
-    const Holding& held = holdings[r];
-    recovery.completes[r] =
-        held.step + 1 == recovery.step && held.prepared && held.epoch == attempt;
-    recovery.survives[r] = held.step == recovery.step || recovery.completes[r];
-    if (recovery.survives[r]) {
-      recovery.samples = recovery.completes[r] ? held.prepared_samples : held.samples;
-      recovery.learning_rate = held.learning_rate;
-    }
+    recovery.completes[r] = Completes(held, state);
+    recovery.survives[r] = recovery.completes[r] || StateOf(held) == state;
+    if (!recovery.survives[r]) continue;
+    heirs.push_back(static_cast<int>(r));
+    recovery.samples = recovery.completes[r] ? held.prepared_samples : held.samples;
+    recovery.learning_rate = held.learning_rate;
   }
 
   for (std::size_t to = 0; to < copies.size(); ++to) {
@@ -123,7 +122,10 @@ Recovery DecideRecovery(std::span<const Holding> holdings,
               }
             }
           }
-          return {.way = Recovery::Way::kRestore, .step = recovery.step, .lost = {at, end}};
+          return {.way = Recovery::Way::kRestore,
+                  .lineage = state.lineage,
+                  .step = state.step,
+                  .lost = {at, end}};
         }
         std::int64_t end = std::min(copy.end, EndOfCopy(holdings[*from], at));
         // As soon as it has some itself.

@@ -2,16 +2,19 @@
 //
 // Each member says what it brings; all of them make the same decision from that. State is
 // told apart by its lineage and step alone: any two copies of an element of the same
-// lineage and step are equal, whichever rank and epoch they come from.
+// lineage and step are equal, whichever rank and epoch they come from. A step that is taken
+// back and tried again has other values; it is of another epoch, and so of another lineage.
 //
 //   nobody has taken a step           -> start anew, from the model's own values
 //   every element has a copy          -> continue from there; copies move as is decided here
 //   the state of some elements is gone -> restore: from a checkpoint, or not at all
 //
-// Whether a step that was under way is completed or taken back, by the rule of the commit
-// point (step_commit.h): it may have been committed only if every member of its epoch had
-// prepared it. So it is completed if all of them that are left have, and else nobody has
-// seen it committed. Pure; thread-compatible.
+// The members of the latest epoch say behind which step: others fell behind, and what they
+// hold counts only where it is that state, or becomes it. Whether a step that was under way
+// is completed or taken back, by the rule of the commit point (step_commit.h): it may have
+// been committed only if every member of its epoch had prepared it. So it is completed if
+// all of them that are left have, and else nobody has seen it committed. Pure;
+// thread-compatible.
 #ifndef LOCKSTEP_WORKER_CORE_RECOVERY_H_
 #define LOCKSTEP_WORKER_CORE_RECOVERY_H_
 
@@ -38,7 +41,8 @@ int BuddyOf(int owner, int world_size, int optimizer_replicas);
 
 // What a rank brings into an epoch. Trivially copyable: it is moved as bytes.
 struct Holding {
-  // The epoch in which its history of steps began; not valid: it brings nothing.
+  // The epoch that committed `step`, or that began or was restored behind it; not valid: it
+  // brings nothing.
   Epoch lineage;
   // The last epoch in which this rank trained.
   Epoch epoch;
@@ -64,9 +68,10 @@ struct Move {
 struct Recovery {
   enum class Way { kStartAnew, kContinue, kRestore };
   Way way = Way::kStartAnew;
-  // Of kContinue:
+  // Of kContinue and kRestore: the state that members are to hold.
   Epoch lineage;
   std::int64_t step = 0;
+  // Of kContinue:
   std::int64_t samples = 0;
   double learning_rate = 0;
   std::vector<bool> completes;  // by rank: it completes its prepared step first

@@ -35,18 +35,23 @@ void StepCommit::BeginUpdate() {
 void StepCommit::Updated() {
   LOCKSTEP_CHECK(stage_ == Stage::kUpdating);
   stage_ = Stage::kIdle;
-  ++held_.step;
-  held_.samples = held_.prepared_samples;
-  held_.prepared_samples = 0;
+  held_ = Next();
 }
 
 Holding StepCommit::holding() const {
   if (stage_ != Stage::kUpdating) return held_;
-  Holding lost = held_;
-  ++lost.step;
-  lost.samples = lost.prepared_samples;
-  lost.copies = {};
-  return lost;
+  Holding torn = Next();
+  torn.copies = {};
+  return torn;
+}
+
+Holding StepCommit::Next() const {
+  Holding next = held_;
+  next.lineage = held_.epoch;
+  next.step = held_.step + 1;
+  next.samples = held_.prepared_samples;
+  next.prepared_samples = 0;
+  return next;
 }
 
 }  // namespace lockstep

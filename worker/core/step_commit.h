@@ -46,6 +46,8 @@ class StepCommit {
   Holding holding() const;
 
  private:
+  Holding Next() const;  // behind the step that is being taken
+
   Stage stage_ = Stage::kIdle;
   Holding held_;  // not valid lineage: nothing yet
 };
