@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <functional>
 #include <set>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/text.h"
@@ -54,12 +53,16 @@ bool Holds(const Holding& holding, std::int64_t element) {
   });
 }
 
-std::int64_t EndOfCopy(const Holding& holding, std::int64_t element) {
-  std::int64_t end = element;
-  for (const Shard& copy : holding.copies) {
-    if (copy.begin <= element && element < copy.end) end = std::max(end, copy.end);
+// Where copies of `ranks` begin or end, sorted: between two of these the same ranks hold one.
+std::vector<std::int64_t> Cuts(std::span<const Holding> holdings, const std::vector<int>& ranks) {
+  std::vector<std::int64_t> cuts;
+  for (const int r : ranks) {
+    for (const Shard& copy : holdings[r].copies) {
+      if (copy.elements() > 0) cuts.insert(cuts.end(), {copy.begin, copy.end});
+    }
   }
-  return end;
+  std::ranges::sort(cuts);
+  return cuts;
 }
 
 }  // namespace
@@ -105,37 +108,27 @@ Recovery DecideRecovery(std::span<const Holding> holdings,
     recovery.learning_rate = held.learning_rate;
   }
 
+  const std::vector<std::int64_t> cuts = Cuts(holdings, heirs);
   for (std::size_t to = 0; to < copies.size(); ++to) {
     for (const Shard& copy : copies[to]) {
-      for (std::int64_t at = copy.begin; at < copy.end;) {
-        std::optional<int> from;
-        if (recovery.survives[to] && Holds(holdings[to], at)) from = static_cast<int>(to);
-        for (const int r : heirs) {
-          if (!from && recovery.survives[r] && Holds(holdings[r], at)) from = r;
-        }
-        if (!from) {
-          std::int64_t end = copy.end;
-          for (const int r : heirs) {
-            for (const Shard& held : holdings[r].copies) {
-              if (recovery.survives[r] && held.begin > at && held.begin < held.end) {
-                end = std::min(end, held.begin);
-              }
-            }
-          }
+      const std::size_t first = recovery.moves.size();
+      for (std::int64_t at = copy.begin, end; at < copy.end; at = end) {
+        const auto cut = std::ranges::upper_bound(cuts, at);
+        end = cut == cuts.end() ? copy.end : std::min(*cut, copy.end);
+        const bool local = recovery.survives[to] && Holds(holdings[to], at);
+        const auto heir = std::ranges::find_if(heirs, [&](int r) { return Holds(holdings[r], at); });
+        if (heir == heirs.end()) {
           return {.way = Recovery::Way::kRestore,
                   .lineage = state.lineage,
                   .step = state.step,
                   .lost = {at, end}};
         }
-        std::int64_t end = std::min(copy.end, EndOfCopy(holdings[*from], at));
-        // As soon as it has some itself.
-        if (*from != static_cast<int>(to) && recovery.survives[to]) {
-          for (const Shard& own : holdings[to].copies) {
-            if (own.begin > at && own.begin < own.end) end = std::min(end, own.begin);
-          }
+        const int from = local ? static_cast<int>(to) : *heir;
+        if (recovery.moves.size() > first && recovery.moves.back().from == from) {
+          recovery.moves.back().elements.end = end;
+        } else {
+          recovery.moves.push_back({from, static_cast<int>(to), {at, end}});
         }
-        recovery.moves.push_back({*from, static_cast<int>(to), {at, end}});
-        at = end;
       }
     }
   }
