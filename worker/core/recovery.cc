@@ -116,7 +116,8 @@ Recovery DecideRecovery(std::span<const Holding> holdings,
         const auto cut = std::ranges::upper_bound(cuts, at);
         end = cut == cuts.end() ? copy.end : std::min(*cut, copy.end);
         const bool local = recovery.survives[to] && Holds(holdings[to], at);
-        const auto heir = std::ranges::find_if(heirs, [&](int r) { return Holds(holdings[r], at); });
+        const auto heir =
+            std::ranges::find_if(heirs, [&](int r) { return Holds(holdings[r], at); });
         if (heir == heirs.end()) {
           return {.way = Recovery::Way::kRestore,
                   .lineage = state.lineage,
@@ -146,13 +147,16 @@ std::string Describe(const Recovery& recovery, const std::vector<std::string>& m
     case Recovery::Way::kContinue:
       break;
   }
-  std::vector<std::string> from, fresh;
+  std::vector<std::string> from, fresh, completing;
   for (std::size_t r = 0; r < members.size(); ++r) {
     (recovery.survives[r] ? from : fresh).push_back(members[r]);
+    if (recovery.completes[r]) completing.push_back(members[r]);
   }
   std::string text =
       absl::StrCat("continues behind step ", recovery.step, " with the state of ", ListNames(from));
-  if (std::ranges::count(recovery.completes, true) > 0) absl::StrAppend(&text, ", who complete it");
+  if (!completing.empty()) {
+    absl::StrAppend(&text, "; completed first by ", ListNames(completing));
+  }
   if (!fresh.empty()) absl::StrAppend(&text, "; new: ", ListNames(fresh));
   return text;
 }

@@ -76,10 +76,10 @@ struct Recovery {
   double learning_rate = 0;
   std::vector<bool> completes;  // by rank: it completes its prepared step first
   std::vector<bool> survives;   // by rank: it was there at that step; the others are new
-  // What fills the new copies: in order of rank and element, without gap or overlap. From
-  // the rank itself where it can be, and else from the lowest that has it.
+  // What fills the new copies: in the order of `copies` and their elements, without gap or
+  // overlap. From the rank itself where it can be, and else from the lowest that has it.
   std::vector<Move> moves;
-  // Of kRestore: the first elements that nobody holds, and of which step.
+  // Of kRestore: elements that nobody holds, the first in the order of `copies`.
   Shard lost;
 
   int FirstSurvivor() const;  // of kContinue
@@ -89,7 +89,7 @@ struct Recovery {
 Recovery DecideRecovery(std::span<const Holding> holdings,
                         std::span<const std::vector<Shard>> copies);
 
-// "continues behind step 41 with the state of w0, w2; step 41 was completed; w3 is new".
+// "continues behind step 41 with the state of w0, w2; completed first by w2; new: w3".
 std::string Describe(const Recovery& recovery, const std::vector<std::string>& members);
 
 }  // namespace lockstep
