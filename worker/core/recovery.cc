@@ -1,6 +1,7 @@
 #include "worker/core/recovery.h"
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <functional>
 #include <set>
