@@ -75,6 +75,7 @@ void ExpectLost(const Recovery& recovery, std::int64_t step, Shard lost) {
 // From where each element of each copy comes, found element by element.
 void ExpectFills(const Recovery& recovery, const std::vector<Holding>& holdings,
                  const Copies& copies) {
+  ASSERT_EQ(recovery.way, Way::kContinue);
   const auto has = [&](std::size_t r, std::int64_t e) {
     return recovery.survives[r] && std::ranges::any_of(holdings[r].copies, [&](const Shard& copy) {
              return copy.begin <= e && e < copy.end;
