@@ -38,6 +38,7 @@ struct CreateFlags {
   std::optional<absl::Duration> join_window;
   std::optional<absl::Duration> lease;
   std::optional<absl::Duration> ready_timeout;
+  int optimizer_replicas = 1;
   std::string policy_file;
 };
 
@@ -50,6 +51,7 @@ ExitCode CreateJob(Context& context, const CreateFlags& flags) {
   if (flags.join_window) *spec.mutable_join_window() = ToProto(*flags.join_window);
   if (flags.lease) *spec.mutable_lease() = ToProto(*flags.lease);
   if (flags.ready_timeout) *spec.mutable_ready_timeout() = ToProto(*flags.ready_timeout);
+  spec.set_optimizer_replicas(flags.optimizer_replicas);
   if (!flags.policy_file.empty()) {
     absl::StatusOr<v1::SyncPolicy> policy = ReadPolicy(flags.policy_file);
     if (!policy.ok()) return Fail(policy.status());
@@ -148,6 +150,10 @@ void AddCreate(CLI::App* app, Context* context, Command* chosen) {
               "silence that ends a worker's membership; default: 10s");
   AddDuration(command, "--ready-timeout", &flags->ready_timeout,
               "time for all members to get ready; default: 1m");
+  command->add_option("--optimizer-replicas", flags->optimizer_replicas,
+                      "workers that keep each shard's optimizer state: 2, so that one may be "
+                      "lost, or 1")
+      ->capture_default_str();
   command->add_option("--policy", flags->policy_file,
                       "file with the first sync policy, textproto or JSON; '-': standard input");
   command->callback([=] { *chosen = [=] { return CreateJob(*context, *flags); }; });

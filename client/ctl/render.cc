@@ -143,6 +143,9 @@ std::string RenderJob(const v1::Job& job) {
   lines.Add("detail", job.detail());
   lines.Add("workers", absl::StrCat(job.spec().min_workers(), " to ",
                                     std::max(job.spec().min_workers(), job.spec().max_workers())));
+  lines.Add("optimizer", absl::StrCat("state of each shard on ",
+                                      std::max(job.spec().optimizer_replicas(), 1),
+                                      job.spec().optimizer_replicas() > 1 ? " workers" : " worker"));
   lines.Add("epoch", absl::StrCat(job.epoch()));
   lines.Add("step", absl::StrCat(job.step()));
   lines.Add("policy", absl::StrCat("revision ", job.policy().revision(), ", ",

@@ -6,6 +6,7 @@
 #define LOCKSTEP_COMMON_PROTOCOL_CONTROL_LOG_H_
 
 #include <optional>
+#include <string>
 #include <variant>
 
 #include "common/base/ids.h"
@@ -32,7 +33,20 @@ struct SyncOnce {
   bool operator==(const SyncOnce&) const = default;
 };
 
-using Decision = std::variant<PolicyRevised, SyncOnce>;
+// Members end the epoch together, behind the step at which this takes effect, and a
+// new one forms: with the workers that wait, or, if `drain` names a member, without it.
+struct Regroup {
+  std::string drain;  // empty: nobody is put out
+
+  bool operator==(const Regroup&) const = default;
+};
+
+// A checkpoint behind the step at which this takes effect, whatever the schedule says.
+struct CheckpointOnce {
+  bool operator==(const CheckpointOnce&) const = default;
+};
+
+using Decision = std::variant<PolicyRevised, SyncOnce, Regroup, CheckpointOnce>;
 
 struct ControlEntry {
   LogNumber number;

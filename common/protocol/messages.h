@@ -12,6 +12,8 @@
 //                                 <----  Start                 once all are ready
 //     Heartbeat, Applied, ...     ---->
 //                                 <----  NewEntries, AbortEpoch
+//     EpochStopped                ---->                        the epoch cannot go on, or
+//                                 <----  AbortEpoch, Proposal  all agreed to regroup
 //     Leave                       ---->
 //
 // A worker that the coordinator turns away gets its stream ended with a status.
@@ -42,6 +44,7 @@ inline constexpr int kMaxEntriesPerMessage = 10'000;
 inline constexpr int kMaxWorkerNameBytes = 253;
 inline constexpr int kMaxJobNameBytes = 63;
 inline constexpr int kMaxTransportNameBytes = 63;
+inline constexpr int kMaxOptimizerReplicas = 2;
 
 // What a worker is doing; reported in heartbeats. Wire values: never renumber.
 enum class Phase : std::int32_t {
@@ -60,7 +63,8 @@ struct Hello {
   Incarnation incarnation;
   Manifest manifest;
   std::string transport;  // "shm", "gloo", ...: must be equal on all members
-  // Set on a reconnect: the epoch this worker still trains in.
+  // Set on a reconnect: the epoch this worker trains in, or has stopped but was not
+  // told to be over.
   Epoch epoch;
   // The newest control entry it holds; the coordinator sends those behind it.
   LogNumber log_number;
@@ -119,6 +123,17 @@ struct Applied {
   bool operator==(const Applied&) const = default;
 };
 
+// This worker takes no more part in the epoch and waits for the next one, with the
+// process and the state it has. OK: behind `step`, where a Regroup took effect; else
+// the error of the operation that failed.
+struct EpochStopped {
+  Epoch epoch;
+  std::int64_t step = 0;  // committed
+  absl::Status why;
+
+  bool operator==(const EpochStopped&) const = default;
+};
+
 // The worker stops attending. OK: it finished its work, and the others may go
 // on; else the epoch cannot go on without it.
 struct Leave {
@@ -128,7 +143,8 @@ struct Leave {
   bool operator==(const Leave&) const = default;
 };
 
-using WorkerMessage = std::variant<Hello, Heartbeat, Endpoint, Ready, Applied, Leave>;
+using WorkerMessage =
+    std::variant<Hello, Heartbeat, Endpoint, Ready, Applied, Leave, EpochStopped>;
 
 // ---- coordinator to worker ----
 
@@ -156,6 +172,8 @@ struct Proposal {
   Revision revision;
   SyncPolicy policy;
   absl::Duration ready_timeout;  // time to answer Ready
+  // Each shard's optimizer state is kept by so many ranks, or by all if they are fewer.
+  int optimizer_replicas = 1;
 
   bool operator==(const Proposal&) const = default;
 };

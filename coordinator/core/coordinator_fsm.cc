@@ -88,6 +88,7 @@ void CoordinatorFsm::Persist(Record record, Effects& out) {
 }
 
 void CoordinatorFsm::Settle(MonoTime now, JobState& job, Effects& out) {
+  EndIfAllStopped(job, out);
   if (job.stage == JobStage::kWaiting) FormIfPossible(now, job, out);
   if (job.stage == JobStage::kForming) StartIfReady(job, out);
   SendNewEntries(job, out);

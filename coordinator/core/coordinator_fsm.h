@@ -78,6 +78,11 @@ class CoordinatorFsm {
   void Hear(JobState& job, WorkerState& worker, const Applied& message, Effects& out);
   void Hear(JobState& job, WorkerState& worker, const Leave& message, Effects& out);
 
+  // regrouping.cc
+  void Hear(JobState& job, WorkerState& worker, const EpochStopped& message, Effects& out);
+  // Once all members that have not left stopped behind a Regroup.
+  void EndIfAllStopped(JobState& job, Effects& out);
+
   // epochs.cc
   void FormIfPossible(MonoTime now, JobState& job, Effects& out);
   bool TurnAwayIfTheyDisagree(JobState& job, const std::vector<std::string>& members,

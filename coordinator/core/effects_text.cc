@@ -14,15 +14,22 @@ std::string Text(const absl::Status& status) {
                       absl::string_view(status.message()));
 }
 
-std::string Text(const ControlEntry& entry) {
-  if (const auto* revised = std::get_if<PolicyRevised>(&entry.decision)) {
-    return absl::StrCat("entry ", entry.number.value(), " = policy revision ",
-                        revised->revision.value());
-  }
-  const auto& once = std::get<SyncOnce>(entry.decision);
-  return absl::StrCat("entry ", entry.number.value(), " = sync once",
-                      once.buffers ? " buffers" : "", once.parameters ? " parameters" : "",
+std::string Text(const PolicyRevised& revised) {
+  return absl::StrCat("policy revision ", revised.revision.value());
+}
+std::string Text(const SyncOnce& once) {
+  return absl::StrCat("sync once", once.buffers ? " buffers" : "",
+                      once.parameters ? " parameters" : "",
                       once.root ? absl::StrCat(" from ", Describe(*once.root)) : "");
+}
+std::string Text(const Regroup& regroup) {
+  return regroup.drain.empty() ? "regroup" : absl::StrCat("regroup without ", regroup.drain);
+}
+std::string Text(const CheckpointOnce&) { return "checkpoint once"; }
+std::string Text(const ControlEntry& entry) {
+  return absl::StrCat("entry ", entry.number.value(), " = ",
+                      std::visit([](const auto& decision) { return Text(decision); },
+                                 entry.decision));
 }
 
 std::string Text(const GenerationStarted& r) {

@@ -134,7 +134,8 @@ void CoordinatorFsm::SendProposal(const JobState& job, WorkerState& worker, Effe
   Proposal proposal = {.epoch = epoch.id,
                        .plan = epoch.plan,
                        .log_number = epoch.log_number,
-                       .ready_timeout = job.spec.ready_timeout};
+                       .ready_timeout = job.spec.ready_timeout,
+                       .optimizer_replicas = job.spec.optimizer_replicas};
   for (const Member& member : epoch.members) proposal.members.push_back(member.worker);
   // Later revisions, if this is sent again, follow as entries.
   const auto newest = std::find_if(

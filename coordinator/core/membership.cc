@@ -1,6 +1,7 @@
 #include "coordinator/core/membership.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "coordinator/core/model_comparison.h"
@@ -83,6 +84,20 @@ HelloDecision DecideHello(const JobState& job, const Hello& hello) {
   if (job.FindMember(hello.worker) == nullptr) return {Greeting::kJoin};
   if (hello.epoch == job.epoch->id) return {Greeting::kResume};
   return {job.stage == JobStage::kForming ? Greeting::kPropose : Greeting::kRejoin};
+}
+
+AbortEpoch EpochIsOver(const JobState& job, Epoch epoch) {
+  absl::string_view why = job.last_end;
+  if (!absl::ConsumePrefix(&why, absl::StrCat("epoch ", epoch.value(), " ended: "))) {
+    return {epoch, absl::AbortedError(absl::StrCat("epoch ", epoch.value(), " is over"))};
+  }
+  return {epoch, absl::AbortedError(why)};
+}
+
+bool IsCurrent(const JobState& job, const WorkerState& worker, Epoch epoch, Effects& out) {
+  if (job.FindMember(worker.name) != nullptr && job.epoch->id == epoch) return true;
+  if (epoch.valid()) out.send.push_back({worker.stream, EpochIsOver(job, epoch)});
+  return false;
 }
 
 }  // namespace lockstep

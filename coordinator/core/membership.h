@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "common/protocol/messages.h"
+#include "coordinator/core/events.h"
 #include "coordinator/core/state.h"
 
 namespace lockstep {
@@ -26,6 +27,13 @@ struct HelloDecision {
 // A Hello of an epoch that is over refuses nobody: unless it is kResume, the worker
 // is told that and attends.
 HelloDecision DecideHello(const JobState& job, const Hello& hello);
+
+// Whether a message of `epoch` is of the one that the worker takes part in. If not, the
+// worker is told that its epoch is over.
+bool IsCurrent(const JobState& job, const WorkerState& worker, Epoch epoch, Effects& out);
+
+// What a worker is told of an epoch that is over.
+AbortEpoch EpochIsOver(const JobState& job, Epoch epoch);
 
 }  // namespace lockstep
 

@@ -171,6 +171,11 @@ class Script {
     } else if (what == "applied") {
       Step(MessageReceived{stream,
                            Applied{epoch, LogNumber(c.Number("entry", 0)), c.Number("step", 0)}});
+    } else if (what == "stopped") {
+      const std::string why = c.Text("why", "");
+      Step(MessageReceived{
+          stream, EpochStopped{epoch, c.Number("step", 0),
+                               why.empty() ? absl::OkStatus() : absl::UnavailableError(why)}});
     } else if (what == "leaves") {
       const std::string why = c.Text("why", "");
       Step(MessageReceived{

@@ -70,6 +70,12 @@ absl::Status Validate(const JobSpec& spec) {
   if (status.ok()) {
     status = CheckDuration("ready_timeout", spec.ready_timeout, absl::Milliseconds(100));
   }
+  if (status.ok() &&
+      (spec.optimizer_replicas < 1 || spec.optimizer_replicas > kMaxOptimizerReplicas)) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat("optimizer_replicas is ", spec.optimizer_replicas,
+                     "; it must be between 1 and ", kMaxOptimizerReplicas));
+  }
   if (status.ok()) status = Validate(spec.policy);
   return status;
 }

@@ -47,6 +47,7 @@ struct JobSpec {
   absl::Duration join_window = absl::Seconds(5);
   absl::Duration lease = absl::Seconds(10);
   absl::Duration ready_timeout = absl::Seconds(60);
+  int optimizer_replicas = 1;  // 1 or 2; see Proposal
   SyncPolicy policy;
 
   int LargestEpoch() const { return max_workers == 0 ? min_workers : max_workers; }
@@ -99,6 +100,7 @@ struct EpochState {
   std::set<std::string> left;   // members that finished; the epoch goes on
   MonoTime ready_deadline;
   std::optional<std::string> endpoint;  // rank 0's bytes, once sent
+  std::set<std::string> stopped;  // members that stopped behind a Regroup
 };
 
 struct PolicyHistoryEntry {

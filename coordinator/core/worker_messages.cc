@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
 #include "coordinator/core/coordinator_fsm.h"
 #include "coordinator/core/membership.h"
 
@@ -15,22 +14,6 @@ namespace {
 // Four heartbeats may be lost before a lease ends; a second keeps views fresh.
 absl::Duration HeartbeatInterval(absl::Duration lease) {
   return std::min(lease / 5, absl::Seconds(1));
-}
-
-AbortEpoch EpochIsOver(const JobState& job, Epoch epoch) {
-  absl::string_view why = job.last_end;
-  if (!absl::ConsumePrefix(&why, absl::StrCat("epoch ", epoch.value(), " ended: "))) {
-    return {epoch, absl::AbortedError(absl::StrCat("epoch ", epoch.value(), " is over"))};
-  }
-  return {epoch, absl::AbortedError(why)};
-}
-
-// Whether the message is of the epoch that the worker takes part in. If not, the
-// worker is told that its epoch is over.
-bool IsCurrent(const JobState& job, const WorkerState& worker, Epoch epoch, Effects& out) {
-  if (job.FindMember(worker.name) != nullptr && job.epoch->id == epoch) return true;
-  if (epoch.valid()) out.send.push_back({worker.stream, EpochIsOver(job, epoch)});
-  return false;
 }
 
 }  // namespace

@@ -46,12 +46,18 @@ Line Describe(const MemberLeft& r) { return {}; }  // told by the worker's line
 Line Describe(const EpochEnded& r) {
   return {.text = absl::StrCat(OnJobPrefix(r.job), "epoch ", r.epoch.value(), " ended: ", r.why)};
 }
+std::string Name(const PolicyRevised& revised) {
+  return absl::StrCat("policy revision ", revised.revision.value(), " (",
+                      Describe(revised.policy), ")");
+}
+std::string Name(const SyncOnce&) { return "sync once"; }
+std::string Name(const Regroup& regroup) {
+  return regroup.drain.empty() ? "regroup" : absl::StrCat("regroup without ", regroup.drain);
+}
+std::string Name(const CheckpointOnce&) { return "checkpoint once"; }
 Line Describe(const EntryAppended& r) {
-  std::string what = "sync once";
-  if (const auto* revised = std::get_if<PolicyRevised>(&r.entry.decision)) {
-    what = absl::StrCat("policy revision ", revised->revision.value(), " (",
-                        Describe(revised->policy), ")");
-  }
+  const std::string what =
+      std::visit([](const auto& decision) { return Name(decision); }, r.entry.decision);
   return {.text = absl::StrCat(
               OnJobPrefix(r.job), "entry ", r.entry.number.value(), ": ", what,
               r.author.empty() ? "" : absl::StrCat(", by ", r.author),

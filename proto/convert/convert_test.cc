@@ -101,6 +101,8 @@ ControlEntry RandomEntry(Prng& prng, LogNumber number) {
   if (prng.Below(2) == 0) {
     return {number, PolicyRevised{Revision(RandomNumber(prng, 1)), RandomPolicy(prng)}};
   }
+  if (prng.Below(3) == 0) return {number, CheckpointOnce{}};
+  if (prng.Below(3) == 0) return {number, Regroup{prng.Below(2) == 0 ? "" : RandomText(prng, 253)}};
   SyncOnce once = {.buffers = prng.Below(2) == 0, .parameters = prng.Below(2) == 0};
   if (prng.Below(2) == 0) once.root = RandomRoot(prng);
   return {number, once};
@@ -144,8 +146,12 @@ WorkerMessage RandomWorkerMessage(Prng& prng, std::size_t kind) {
       return Applied{.epoch = epoch,
                      .number = LogNumber(RandomNumber(prng, 1)),
                      .step = RandomNumber(prng, 0)};
-    default:
+    case 5:
       return Leave{.epoch = Epoch(RandomNumber(prng, 0)), .why = RandomStatus(prng)};
+    default:
+      return EpochStopped{.epoch = epoch,
+                          .step = RandomNumber(prng, 0),
+                          .why = RandomStatus(prng)};
   }
 }
 
@@ -161,7 +167,8 @@ CoordinatorMessage RandomCoordinatorMessage(Prng& prng, std::size_t kind) {
                         .log_number = LogNumber(RandomNumber(prng, 0)),
                         .revision = Revision(RandomNumber(prng, 1)),
                         .policy = RandomPolicy(prng),
-                        .ready_timeout = RandomDuration(prng)};
+                        .ready_timeout = RandomDuration(prng),
+                        .optimizer_replicas = static_cast<int>(prng.Between(1, 2))};
       const int world_size = static_cast<int>(prng.Between(1, 9));
       for (int i = 0; i < world_size; ++i) proposal.members.push_back(absl::StrCat("w", i));
       proposal.plan = *PlanShards(RandomManifest(prng), world_size);
@@ -324,6 +331,8 @@ TEST(Convert, ARequestThatIsOutOfRangeIsRefusedByField) {
       {4, [](auto& m) { m.mutable_applied()->clear_log_number(); }, "applied.log_number: is 0"},
       {4, [](auto& m) { m.mutable_applied()->set_step(-1); }, "applied.step: is -1"},
       {5, [](auto& m) { m.mutable_leave()->set_epoch(-1); }, "leave.epoch: is -1"},
+      {6, [](auto& m) { m.mutable_epoch_stopped()->clear_epoch(); }, "epoch_stopped.epoch: is 0"},
+      {6, [](auto& m) { m.mutable_epoch_stopped()->set_step(-1); }, "epoch_stopped.step: is -1"},
   };
   for (const Case& c : cases) {
     Prng prng(1);
@@ -403,6 +412,10 @@ TEST(Convert, AResponseThatIsOutOfRangeIsRefusedByField) {
        "proposal.policy.schedule.every_steps: is -1"},
       {1, [](auto& m) { m.mutable_proposal()->clear_ready_timeout(); },
        "proposal.ready_timeout: is missing"},
+      {1, [](auto& m) { m.mutable_proposal()->set_optimizer_replicas(3); },
+       "proposal.optimizer_replicas: is 3; expected 1 to 2"},
+      {1, [](auto& m) { m.mutable_proposal()->set_optimizer_replicas(-1); },
+       "proposal.optimizer_replicas: is -1"},
       {2, [](auto& m) { m.mutable_endpoint()->set_bytes(std::string(4097, 'x')); },
        "endpoint.bytes: has 4097"},
       {3, [](auto& m) { m.mutable_start()->clear_epoch(); }, "start.epoch: is 0"},
@@ -432,6 +445,11 @@ TEST(Convert, AResponseThatIsOutOfRangeIsRefusedByField) {
        "new_entries.entries[0].sync_once.root.rank: is -2"},
       {4,
        [](auto& m) {
+         m.mutable_new_entries()->mutable_entries(0)->mutable_regroup()->set_drain("a\nb");
+       },
+       "new_entries.entries[0].regroup.drain: is 'a\\nb'"},
+      {4,
+       [](auto& m) {
          while (m.new_entries().entries_size() <= kMaxEntriesPerMessage) {
            m.mutable_new_entries()->add_entries();
          }
@@ -449,6 +467,14 @@ TEST(Convert, AResponseThatIsOutOfRangeIsRefusedByField) {
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(c.words)))
         << c.words;
   }
+}
+
+TEST(Convert, AProposalOfACoordinatorWithoutReplicasHasOne) {
+  Prng prng(4);
+  v1::AttendResponse response = ToProto(RandomCoordinatorMessage(prng, 1));
+  response.mutable_proposal()->clear_optimizer_replicas();
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const CoordinatorMessage message, FromProto(response));
+  EXPECT_EQ(std::get<Proposal>(message).optimizer_replicas, 1);
 }
 
 TEST(StatusMessage, AnUnknownCodeIsStillAnError) {

@@ -68,6 +68,13 @@ void Put(const Leave& leave, v1::AttendRequest& to) {
   *proto.mutable_why() = ToProto(leave.why);
 }
 
+void Put(const EpochStopped& stopped, v1::AttendRequest& to) {
+  v1::EpochStopped& proto = *to.mutable_epoch_stopped();
+  proto.set_epoch(stopped.epoch.value());
+  proto.set_step(stopped.step);
+  *proto.mutable_why() = ToProto(stopped.why);
+}
+
 void Put(const Welcome& welcome, v1::AttendResponse& to) {
   v1::Welcome& proto = *to.mutable_welcome();
   proto.set_generation(welcome.generation.value());
@@ -88,6 +95,7 @@ void Put(const Proposal& proposal, v1::AttendResponse& to) {
   proto.set_revision(proposal.revision.value());
   *proto.mutable_policy() = ToProto(proposal.policy);
   *proto.mutable_ready_timeout() = ToProto(proposal.ready_timeout);
+  proto.set_optimizer_replicas(proposal.optimizer_replicas);
 }
 
 void Put(const Start& start, v1::AttendResponse& to) {
@@ -117,6 +125,12 @@ void Put(const SyncOnce& once, v1::ControlEntry& to) {
   proto.set_parameters(once.parameters);
   if (once.root) *proto.mutable_root() = ToProto(*once.root);
 }
+
+void Put(const Regroup& regroup, v1::ControlEntry& to) {
+  to.mutable_regroup()->set_drain(regroup.drain);
+}
+
+void Put(const CheckpointOnce&, v1::ControlEntry& to) { to.mutable_checkpoint_once(); }
 
 // One overload per message of a oneof; errors name the field within it.
 
@@ -203,6 +217,14 @@ absl::StatusOr<Leave> Get(const v1::Leave& proto) {
   return Leave{.epoch = Epoch(proto.epoch()), .why = FromProto(proto.why())};
 }
 
+absl::StatusOr<EpochStopped> Get(const v1::EpochStopped& proto) {
+  LOCKSTEP_RETURN_IF_ERROR(AtLeast("epoch", proto.epoch(), 1));
+  LOCKSTEP_RETURN_IF_ERROR(AtLeast("step", proto.step(), 0));
+  return EpochStopped{.epoch = Epoch(proto.epoch()),
+                      .step = proto.step(),
+                      .why = FromProto(proto.why())};
+}
+
 // A duration that must be there and be positive.
 absl::StatusOr<absl::Duration> Positive(absl::string_view field, bool is_present,
                                         const google::protobuf::Duration& proto) {
@@ -253,6 +275,12 @@ absl::StatusOr<Proposal> Get(const v1::Proposal& proto) {
   LOCKSTEP_ASSIGN_OR_RETURN(
       proposal.ready_timeout,
       Positive("ready_timeout", proto.has_ready_timeout(), proto.ready_timeout()));
+  if (proto.optimizer_replicas() < 0 || proto.optimizer_replicas() > kMaxOptimizerReplicas) {
+    return BadField("optimizer_replicas", absl::StrCat("is ", proto.optimizer_replicas(),
+                                                       "; expected 1 to ",
+                                                       kMaxOptimizerReplicas));
+  }
+  if (proto.optimizer_replicas() > 0) proposal.optimizer_replicas = proto.optimizer_replicas();
   return proposal;
 }
 
@@ -300,6 +328,15 @@ absl::StatusOr<SyncOnce> Get(const v1::SyncOnce& proto) {
   }
   return once;
 }
+
+absl::StatusOr<Regroup> Get(const v1::Regroup& proto) {
+  if (!proto.drain().empty()) {
+    LOCKSTEP_RETURN_IF_ERROR(Name("drain", proto.drain(), kMaxWorkerNameBytes));
+  }
+  return Regroup{.drain = proto.drain()};
+}
+
+absl::StatusOr<CheckpointOnce> Get(const v1::CheckpointOnce&) { return CheckpointOnce{}; }
 
 // The member of a oneof as a value of the variant that stands for the oneof.
 template <typename Variant, typename Proto>
@@ -349,6 +386,10 @@ absl::StatusOr<ControlEntry> FromProto(const v1::ControlEntry& proto) {
         return Member<Decision>("policy_revised", proto.policy_revised());
       case v1::ControlEntry::kSyncOnce:
         return Member<Decision>("sync_once", proto.sync_once());
+      case v1::ControlEntry::kRegroup:
+        return Member<Decision>("regroup", proto.regroup());
+      case v1::ControlEntry::kCheckpointOnce:
+        return Member<Decision>("checkpoint_once", proto.checkpoint_once());
       case v1::ControlEntry::DECISION_NOT_SET:
         break;
     }
@@ -373,6 +414,8 @@ absl::StatusOr<WorkerMessage> FromProto(const v1::AttendRequest& proto) {
       return Member<WorkerMessage>("applied", proto.applied());
     case v1::AttendRequest::kLeave:
       return Member<WorkerMessage>("leave", proto.leave());
+    case v1::AttendRequest::kEpochStopped:
+      return Member<WorkerMessage>("epoch_stopped", proto.epoch_stopped());
     case v1::AttendRequest::MESSAGE_NOT_SET:
       break;
   }

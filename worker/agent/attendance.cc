@@ -146,6 +146,10 @@ void Attendance::ReportApplied(LogNumber number, std::int64_t step) {
   Step(EntryApplied{number, step});
 }
 
+void Attendance::ReportStopped(Epoch epoch, std::int64_t step, const absl::Status& why) {
+  Step(EpochStopping{epoch, step, why});
+}
+
 void Attendance::OnAbort(std::function<void(const absl::Status&)> callback) {
   MutexLock lock(&mu_);
   callback_ = std::move(callback);
@@ -189,7 +193,7 @@ void Attendance::StepLocked(const AttendanceEvent& event) {
 }
 
 bool Attendance::CallBackIsDueLocked() const {
-  return callback_ && !state_.taken_end().ok() && called_back_for_ != state_.taken()->epoch;
+  return callback_ && state_.taken_was_aborted() && called_back_for_ != state_.taken()->epoch;
 }
 
 std::string Attendance::BreakTextLocked() const {

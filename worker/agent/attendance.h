@@ -58,6 +58,7 @@ class Attendance final : public CoordinatorLink {
   absl::StatusOr<Revision> RevisePolicy(const SyncPolicy& policy, const std::string& reason,
                                         absl::Duration timeout) override;
   void ReportApplied(LogNumber number, std::int64_t step) override;
+  void ReportStopped(Epoch epoch, std::int64_t step, const absl::Status& why) override;
   void OnAbort(std::function<void(const absl::Status&)> callback) override;
   void Leave(const absl::Status& why) override;
 

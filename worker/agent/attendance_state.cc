@@ -54,6 +54,7 @@ std::optional<Proposal> AttendanceState::TakeProposal() {
   if (!is_new || over() || !proposal_end_.ok()) return std::nullopt;
   taken_ = proposal_;
   taken_end_ = absl::OkStatus();
+  taken_stopped_ = false;
   return taken_;
 }
 
@@ -76,6 +77,8 @@ Epoch AttendanceState::LastingEpoch() const {
   return proposal_ && proposal_end_.ok() ? proposal_->epoch : Epoch();
 }
 
+Epoch AttendanceState::MemberOf() const { return stopped_ ? stopped_->epoch : LastingEpoch(); }
+
 void AttendanceState::EndEpoch(const absl::Status& why) {
   if (!proposal_ || !proposal_end_.ok()) return;
   proposal_end_ = why;
@@ -89,7 +92,7 @@ AttendanceEffects AttendanceState::Dial(MonoTime now) {
   AttendanceEffects effects;
   effects.dial = dialled_;
   Hello hello = hello_;
-  hello.epoch = LastingEpoch();
+  hello.epoch = MemberOf();
   hello.log_number = newest_.value_or(LogNumber());
   effects.send.push_back(std::move(hello));
   if (LastingEpoch().valid()) {
@@ -97,10 +100,13 @@ AttendanceEffects AttendanceState::Dial(MonoTime now) {
       effects.send.push_back(Endpoint{LastingEpoch(), *my_endpoint_});
     }
     if (ready_ && !started_) effects.send.push_back(*ready_);
+  }
+  if (MemberOf().valid()) {
     for (const Applied& applied : applied_) effects.send.push_back(applied);
   }
+  if (stopped_) effects.send.push_back(*stopped_);
   if (leaving_) {
-    effects.send.push_back(Leave{LastingEpoch(), *leaving_});
+    effects.send.push_back(Leave{MemberOf(), *leaving_});
     effects.close = true;
   }
   return effects;
@@ -178,6 +184,18 @@ AttendanceEffects AttendanceState::On(MonoTime now, const EntryApplied& event) {
   return SendIfDialled(applied);
 }
 
+AttendanceEffects AttendanceState::On(MonoTime now, const EpochStopping& event) {
+  if (!event.epoch.valid() || event.epoch != LastingEpoch()) return {};
+  stopped_ = {event.epoch, event.step, event.why};
+  progress_.step = event.step;
+  taken_stopped_ = taken_ && taken_->epoch == event.epoch;
+  EndEpoch(EpochIsOver(event.epoch,
+                       event.why.ok() ? absl::StrCat("it regroups behind step ", event.step)
+                                      : absl::StrCat("this worker has stopped: ",
+                                                     event.why.message())));
+  return SendIfDialled(*stopped_);
+}
+
 AttendanceEffects AttendanceState::On(MonoTime now, const EndpointOffered& event) {
   if (event.epoch != LastingEpoch()) return {};
   my_endpoint_ = event.bytes;
@@ -198,7 +216,7 @@ AttendanceEffects AttendanceState::On(MonoTime now, const Leaving& event) {
   AttendanceEffects effects = {.close = true};
   // The last steps, which no heartbeat has told yet.
   if (welcomed_) effects.send.push_back(NewHeartbeat());
-  effects.send.push_back(Leave{LastingEpoch(), *leaving_});
+  effects.send.push_back(Leave{MemberOf(), *leaving_});
   return effects;
 }
 
@@ -216,7 +234,7 @@ AttendanceEffects AttendanceState::On(MonoTime now, const TimePassed&) {
 }
 
 Heartbeat AttendanceState::NewHeartbeat() const {
-  return {LastingEpoch(), progress_.step, progress_.phase, progress_.metrics, progress_.sync};
+  return {MemberOf(), progress_.step, progress_.phase, progress_.metrics, progress_.sync};
 }
 
 AttendanceEffects AttendanceState::Hear(MonoTime now, const Welcome& welcome) {
@@ -272,6 +290,7 @@ AttendanceEffects AttendanceState::Hear(MonoTime now, const Proposal& proposal) 
   ready_.reset();
   started_ = false;
   applied_.clear();
+  stopped_.reset();
   while (!log_.empty() && log_.front().number <= proposal.log_number) log_.pop_front();
   newest_ = std::max(newest_.value_or(LogNumber()), proposal.log_number);
   return {};
@@ -318,6 +337,7 @@ AttendanceEffects AttendanceState::Hear(MonoTime now, const AbortEpoch& abort) {
   if (abort.epoch == LastingEpoch() && abort.epoch.valid()) {
     EndEpoch(EpochIsOver(abort.epoch, abort.why.message()));
   }
+  if (stopped_ && abort.epoch == stopped_->epoch) stopped_.reset();
   return {};
 }
 

@@ -68,6 +68,11 @@ struct EntryApplied {
   LogNumber number;
   std::int64_t step = 0;
 };
+struct EpochStopping {
+  Epoch epoch;
+  std::int64_t step = 0;
+  absl::Status why;
+};
 struct EndpointOffered {
   Epoch epoch;
   std::string bytes;
@@ -81,7 +86,8 @@ struct Leaving {
 struct TimePassed {};  // at wake_at() or later
 
 using AttendanceEvent = std::variant<Attend, Received, StreamEnded, ProgressMade, EntryApplied,
-                                     EndpointOffered, BecameReady, Leaving, TimePassed>;
+                                     EpochStopping, EndpointOffered, BecameReady, Leaving,
+                                     TimePassed>;
 
 // To be carried out in this order.
 struct AttendanceEffects {
@@ -105,6 +111,8 @@ class AttendanceState {
   // The last one taken; and OK, or why it is over.
   const std::optional<Proposal>& taken() const { return taken_; }
   const absl::Status& taken_end() const { return taken_end_; }
+  // Whether it was not this worker that ended it.
+  bool taken_was_aborted() const { return !taken_end_.ok() && !taken_stopped_; }
 
   // OK while `epoch` is the newest and lasts; else Aborted or why the link ended.
   absl::Status EpochStatus(Epoch epoch) const;
@@ -134,6 +142,7 @@ class AttendanceState {
   AttendanceEffects On(MonoTime now, const StreamEnded&);
   AttendanceEffects On(MonoTime now, const ProgressMade&);
   AttendanceEffects On(MonoTime now, const EntryApplied&);
+  AttendanceEffects On(MonoTime now, const EpochStopping&);
   AttendanceEffects On(MonoTime now, const EndpointOffered&);
   AttendanceEffects On(MonoTime now, const BecameReady&);
   AttendanceEffects On(MonoTime now, const Leaving&);
@@ -156,6 +165,8 @@ class AttendanceState {
   void EndEpoch(const absl::Status& why);
   // The newest epoch if it lasts, else none.
   Epoch LastingEpoch() const;
+  // That of which the coordinator still counts this worker a member, as far as known.
+  Epoch MemberOf() const;
 
   const Hello hello_;
   Prng prng_;
@@ -184,9 +195,11 @@ class AttendanceState {
   std::optional<Ready> ready_;
   bool started_ = false;
   std::deque<Applied> applied_;
+  std::optional<EpochStopped> stopped_;  // until the coordinator says that it is over
 
   std::optional<Proposal> taken_;
   absl::Status taken_end_;
+  bool taken_stopped_ = false;
 
   // Consecutive; the last one is newest_. Before the first entry or proposal
   // newest_ is unknown, and the log may begin anywhere.

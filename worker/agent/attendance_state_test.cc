@@ -33,6 +33,10 @@ std::string ToText(const Applied& m) {
   return absl::StrCat("Applied epoch=", m.epoch.value(), " log=", m.number.value(),
                       " step=", m.step);
 }
+std::string ToText(const EpochStopped& m) {
+  return absl::StrCat("EpochStopped epoch=", m.epoch.value(), " step=", m.step, " ",
+                      m.why.ToString());
+}
 std::string ToText(const Leave& m) {
   return absl::StrCat("Leave epoch=", m.epoch.value(), " ", m.why.ToString());
 }
@@ -175,6 +179,59 @@ TEST(AttendanceState, DialsAgainWithItsEpochAndLogAndRepeatsWhatMayBeLost) {
   EXPECT_EQ(s.Wake(),
             "dial 4; Hello epoch=3 log=7; Applied epoch=3 log=6 step=10; "
             "Applied epoch=3 log=7 step=11");
+}
+
+TEST(AttendanceState, SaysThatItStoppedUntilTheCoordinatorEndsTheEpoch) {
+  Script s;
+  s.Join(3, 5);
+  s.Hear(Start{Epoch(3)});
+  s.Hear(EntriesOf({6}));
+  s.Do(EntryApplied{LogNumber(6), 10});
+  EXPECT_EQ(s.Do(EpochStopping{Epoch(2), 9, absl::OkStatus()}), "") << "an epoch before";
+  EXPECT_EQ(s.Do(EpochStopping{Epoch(3), 10, absl::OkStatus()}),
+            "EpochStopped epoch=3 step=10 OK");
+  EXPECT_THAT(s.state().EpochStatus(Epoch(3)),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("regroups behind step 10")));
+  EXPECT_FALSE(s.state().taken_was_aborted());
+  EXPECT_EQ(s.Do(EpochStopping{Epoch(3), 11, absl::OkStatus()}), "") << "once";
+  EXPECT_EQ(s.Wake(), "Heartbeat epoch=3 step=10 metrics=0 syncs=0");
+
+  s.End(absl::UnavailableError("reset"));
+  EXPECT_EQ(s.Wake(),
+            "dial 2; Hello epoch=3 log=6; Applied epoch=3 log=6 step=10; "
+            "EpochStopped epoch=3 step=10 OK");
+  s.Hear(WelcomeOf(1));
+  s.Wake();
+  EXPECT_EQ(s.state().TakeProposal(), std::nullopt);
+
+  s.Hear(AbortEpoch{Epoch(3), absl::AbortedError("regrouped")});
+  EXPECT_FALSE(s.state().taken_was_aborted());
+  EXPECT_EQ(s.Wake(), "Heartbeat epoch=0 step=10 metrics=0 syncs=0");
+  s.End(absl::UnavailableError("reset"));
+  EXPECT_EQ(s.Wake(), "dial 3; Hello epoch=0 log=6");
+}
+
+TEST(AttendanceState, ANewerProposalIsTheAnswerToAStop) {
+  Script s;
+  s.Join(3, 0);
+  s.Hear(Start{Epoch(3)});
+  EXPECT_EQ(s.Do(EpochStopping{Epoch(3), 7, absl::UnavailableError("lost a")}),
+            "EpochStopped epoch=3 step=7 UNAVAILABLE: lost a");
+  s.Hear(ProposalOf(4, 0));
+  ASSERT_TRUE(s.state().TakeProposal().has_value());
+  LOCKSTEP_EXPECT_OK(s.state().EpochStatus(Epoch(4)));
+  s.Hear(AbortEpoch{Epoch(4), absl::UnavailableError("b is lost")});
+  EXPECT_TRUE(s.state().taken_was_aborted());
+  EXPECT_EQ(s.Do(EpochStopping{Epoch(4), 7, absl::UnavailableError("lost b")}), "")
+      << "the coordinator has said so itself";
+}
+
+TEST(AttendanceState, LeavesAnEpochThatItStopped) {
+  Script s;
+  s.Join(3, 0);
+  s.Do(EpochStopping{Epoch(3), 7, absl::OkStatus()});
+  EXPECT_EQ(s.Do(Leaving{absl::OkStatus()}),
+            "Heartbeat epoch=3 step=7 metrics=0 syncs=0; Leave epoch=3 OK; close");
 }
 
 TEST(AttendanceState, ForgetsWhatItSaidInAnEpochThatIsOver) {

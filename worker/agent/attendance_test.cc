@@ -266,6 +266,27 @@ TEST_F(AttendanceTest, AnAbortReachesWaitersAndTheCallback) {
   link_.OnAbort(nullptr);
 }
 
+TEST_F(AttendanceTest, AStoppedEpochHasNoCallbackAndTheNextOneIsAwaited) {
+  Attend();
+  Join(3);
+  Mailbox<absl::Status> heard(10);
+  link_.OnAbort([&](const absl::Status& why) { LOCKSTEP_EXPECT_OK(heard.Post(why)); });
+  link_.ReportStopped(Epoch(3), 7, absl::UnavailableError("lost a"));
+  const EpochStopped stopped = coordinator_.Next<EpochStopped>();
+  EXPECT_EQ(stopped.epoch, Epoch(3));
+  EXPECT_EQ(stopped.step, 7);
+  EXPECT_THAT(stopped.why, StatusIs(absl::StatusCode::kUnavailable, "lost a"));
+  EXPECT_THAT(link_.ExchangeEndpoint(Epoch(3), std::nullopt, kLong),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("lost a")));
+  coordinator_.Say(AbortEpoch{Epoch(3), absl::UnavailableError("b stopped")});
+  Join(4);
+  coordinator_.Say(AbortEpoch{Epoch(4), absl::UnavailableError("b is lost")});
+  const std::vector<absl::Status> calls = heard.Drain(kLong);
+  ASSERT_EQ(calls.size(), 1u);
+  EXPECT_THAT(calls[0], StatusIs(absl::StatusCode::kAborted, HasSubstr("b is lost")));
+  link_.OnAbort(nullptr);
+}
+
 TEST_F(AttendanceTest, ARemovedCallbackIsNotRunningAnyMore) {
   Attend();
   Join(1);

@@ -62,6 +62,13 @@ class CoordinatorLink {
   // Goes out at once. Never blocks.
   virtual void ReportApplied(LogNumber number, std::int64_t step) = 0;
 
+  // This worker takes no more part in `epoch` and waits for the next one; see
+  // EpochStopped in common/protocol/messages.h. From now on the epoch is over here: its
+  // waits end, OnAbort() is not called for it, and AwaitProposal() waits for a newer
+  // one. Goes out at once, and again after a reconnect until the coordinator has said
+  // that the epoch is over. Of an epoch that is over already: no effect. Never blocks.
+  virtual void ReportStopped(Epoch epoch, std::int64_t step, const absl::Status& why) = 0;
+
   // `callback` runs, on a thread of the link, when the coordinator ends the
   // epoch of the last proposal; at once if that has happened already. A null
   // function removes it: afterwards the old one is not running.

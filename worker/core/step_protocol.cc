@@ -163,9 +163,10 @@ StepOutcome StepProtocol::Commit(const Agreement& agreement) {
     outcome.due.push_back(ParameterTask(SyncTask::Parameters::kCheck, policy().root));
   }
   for (SyncTask& task : At(Moment::kStep, step_)) outcome.due.push_back(std::move(task));
-  while (!pending_.empty() && pending_.front().entry.number <= agreement.log_number) {
+  while (!pending_.empty() && pending_.front().entry.number <= agreement.log_number &&
+         !outcome.regroup) {
     const PendingEntry& pending = pending_.front();
-    Apply(pending, outcome.due);
+    Apply(pending, outcome);
     applied_ = pending.entry.number;
     outcome.applied.push_back({.number = applied_,
                                .revision = pending.rules ? revision() : Revision(),
@@ -175,12 +176,16 @@ StepOutcome StepProtocol::Commit(const Agreement& agreement) {
   return outcome;
 }
 
-void StepProtocol::Apply(const PendingEntry& pending, std::vector<SyncTask>& due) {
+void StepProtocol::Apply(const PendingEntry& pending, StepOutcome& outcome) {
   const Decision& decision = pending.entry.decision;
   if (const auto* revised = std::get_if<PolicyRevised>(&decision)) {
     PutInForce(*revised, pending.rules);
   } else if (const auto* once = std::get_if<SyncOnce>(&decision)) {
-    for (SyncTask& task : OnCommand(*once)) due.push_back(std::move(task));
+    for (SyncTask& task : OnCommand(*once)) outcome.due.push_back(std::move(task));
+  } else if (const auto* regroup = std::get_if<Regroup>(&decision)) {
+    outcome.regroup = *regroup;
+  } else if (std::holds_alternative<CheckpointOnce>(decision)) {
+    outcome.checkpoint = true;
   }
 }
 

@@ -71,6 +71,10 @@ struct StepOutcome {
   std::int64_t step = 0;            // committed steps, this one included
   std::vector<AppliedEntry> applied;
   std::vector<SyncTask> due;        // to be done now, in order
+  // The epoch ends here, on all ranks. Entries behind it stay pending for good: they
+  // are part of what the next epoch's proposal says.
+  std::optional<Regroup> regroup;
+  bool checkpoint = false;          // a CheckpointOnce took effect
 };
 
 class StepProtocol {
@@ -142,7 +146,7 @@ class StepProtocol {
   SyncTask BufferTask(Choose choose);
   SyncTask ParameterTask(SyncTask::Parameters what, const Root& root) const;
   BufferSync AsTreated(std::size_t treatment) const;
-  void Apply(const PendingEntry& pending, std::vector<SyncTask>& due);
+  void Apply(const PendingEntry& pending, StepOutcome& outcome);
 
   std::vector<std::string> members_;
   std::int64_t step_ = 0;

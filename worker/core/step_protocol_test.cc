@@ -246,6 +246,30 @@ TEST(StepProtocol, SyncOnceIsDueWhateverSwitchAndScheduleSay) {
   EXPECT_THAT(protocol.Commit(Agreed(3)).due, IsEmpty());
 }
 
+TEST(StepProtocol, ARegroupEndsTheEpochAndEntriesBehindItStayPending) {
+  StepProtocol protocol = Protocol(Quiet());
+  LOCKSTEP_ASSERT_OK(protocol.Learn(Once(1, {})));
+  LOCKSTEP_ASSERT_OK(protocol.Learn({LogNumber(2), Regroup{.drain = "w1"}}));
+  LOCKSTEP_ASSERT_OK(protocol.Learn(Revise(3, EverySteps(1))));
+  EXPECT_EQ(protocol.Commit(Agreed(1)).regroup, std::nullopt);
+  const StepOutcome outcome = protocol.Commit(Agreed(3));
+  EXPECT_EQ(outcome.regroup, Regroup{.drain = "w1"});
+  EXPECT_THAT(outcome.applied,
+              ElementsAre(AppliedEntry{.number = LogNumber(2), .step = 2}));
+  EXPECT_EQ(protocol.applied(), LogNumber(2));
+  EXPECT_EQ(protocol.revision(), Revision(1));
+}
+
+TEST(StepProtocol, ACheckpointOnceIsDueOnceBehindItsStep) {
+  StepProtocol protocol = Protocol(Quiet());
+  LOCKSTEP_ASSERT_OK(protocol.Learn({LogNumber(1), CheckpointOnce{}}));
+  EXPECT_FALSE(protocol.Commit(Agreed(0)).checkpoint);
+  const StepOutcome outcome = protocol.Commit(Agreed(1));
+  EXPECT_TRUE(outcome.checkpoint);
+  EXPECT_THAT(outcome.due, IsEmpty());
+  EXPECT_FALSE(protocol.Commit(Agreed(1)).checkpoint);
+}
+
 TEST(StepProtocol, ARevisionGovernsTheStepsBehindTheOneItTookEffectAfter) {
   StepProtocol protocol = Protocol(EverySteps(1));
   LOCKSTEP_ASSERT_OK(protocol.Learn(Revise(1, Quiet())));

@@ -73,6 +73,7 @@ class ManualLink final : public CoordinatorLink {
   void AbortEpoch(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_) {
     // Held during the callback, so that OnAbort(nullptr) waits for it.
     MutexLock lock(&mu_);
+    if (!state_.stopped.empty() && state_.stopped.back().epoch == epoch_) return;
     aborted_ = why;
     if (callback_) callback_(why);
   }
@@ -81,6 +82,9 @@ class ManualLink final : public CoordinatorLink {
   std::vector<Applied> applied() const ABSL_LOCKS_EXCLUDED(mu_) { return Read(&State::applied); }
   std::vector<Heartbeat> progress() const ABSL_LOCKS_EXCLUDED(mu_) {
     return Read(&State::progress);
+  }
+  std::vector<EpochStopped> stopped() const ABSL_LOCKS_EXCLUDED(mu_) {
+    return Read(&State::stopped);
   }
   std::optional<absl::Status> left() const ABSL_LOCKS_EXCLUDED(mu_) { return Read(&State::left); }
 
@@ -149,6 +153,13 @@ class ManualLink final : public CoordinatorLink {
     state_.applied.push_back({epoch_, number, step});
   }
 
+  void ReportStopped(Epoch epoch, std::int64_t step, const absl::Status& why) override
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    state_.stopped.push_back({epoch, step, why});
+    if (epoch == epoch_) aborted_ = absl::OkStatus();
+  }
+
   void OnAbort(std::function<void(const absl::Status&)> callback) override
       ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
@@ -166,6 +177,7 @@ class ManualLink final : public CoordinatorLink {
     std::vector<Ready> ready;
     std::vector<Applied> applied;
     std::vector<Heartbeat> progress;
+    std::vector<EpochStopped> stopped;
     std::optional<absl::Status> left;
   };
 
