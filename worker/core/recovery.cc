@@ -54,6 +54,12 @@ bool Holds(const Holding& holding, std::int64_t element) {
   });
 }
 
+bool HoldsInOneCopy(const Holding& holding, const Shard& elements) {
+  return std::ranges::any_of(holding.copies, [&](const Shard& copy) {
+    return copy.begin <= elements.begin && elements.end <= copy.end;
+  });
+}
+
 // Where copies of `ranks` begin or end, sorted: between two of these the same ranks hold one.
 std::vector<std::int64_t> Cuts(std::span<const Holding> holdings, const std::vector<int>& ranks) {
   std::vector<std::int64_t> cuts;
@@ -126,7 +132,8 @@ Recovery DecideRecovery(std::span<const Holding> holdings,
                   .lost = {at, end}};
         }
         const int from = local ? static_cast<int>(to) : *heir;
-        if (recovery.moves.size() > first && recovery.moves.back().from == from) {
+        if (recovery.moves.size() > first && recovery.moves.back().from == from &&
+            HoldsInOneCopy(holdings[from], {recovery.moves.back().elements.begin, end})) {
           recovery.moves.back().elements.end = end;
         } else {
           recovery.moves.push_back({from, static_cast<int>(to), {at, end}});

@@ -29,8 +29,9 @@
 
 namespace lockstep {
 
-// A rank holds at most two copies: of its own shard and, as a buddy, of another's.
-inline constexpr int kMaxCopies = 2;
+// A rank holds at most two copies in an epoch, of its own shard and, as a buddy, of another's; and
+// two more while it cannot know whether all others have taken over those of a new epoch.
+inline constexpr int kMaxCopies = 4;
 
 // The ranges of the flat space of which each rank of an epoch holds copies, by rank: its
 // own shard first, then, with two replicas and more than one rank, that of the rank before.
@@ -76,7 +77,7 @@ struct Recovery {
   double learning_rate = 0;
   std::vector<bool> completes;  // by rank: it completes its prepared step first
   std::vector<bool> survives;   // by rank: it was there at that step; the others are new
-  // What fills the new copies: in the order of `copies` and their elements, without gap or
+  // What fills the new copies, each from one copy to one: in the order of `copies` and their elements, without gap or
   // overlap. From the rank itself where it can be, and else from the lowest that has it.
   std::vector<Move> moves;
   // Of kRestore: elements that nobody holds, the first in the order of `copies`.

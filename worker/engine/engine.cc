@@ -35,17 +35,16 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Join(const EngineOptions& option
   LOCKSTEP_RETURN_IF_ERROR(options.Validate());
   LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, model->Describe());
   LOCKSTEP_RETURN_IF_ERROR(CheckGroupsMatch(optimizer, manifest));
-  return JoinWith(options, optimizer, model, transports, link, nullptr);
+  return JoinWith(options, optimizer, model, transports, link, {});
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Rejoin(Engine& engine,
                                                        const EngineOptions& options,
                                                        const OptimizerConfig& optimizer,
                                                        TransportFactory* transports) {
-  std::shared_ptr<Membership> last = engine.Stop(engine.error_);
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Engine> next,
                             JoinWith(options, optimizer, engine.model_, transports, engine.link_,
-                                     std::move(last)));
+                                     {engine.Stop(engine.error_)}));
   next->metrics_ = engine.metrics_;
   next->applied_ = engine.applied_;
   return next;
@@ -53,7 +52,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Rejoin(Engine& engine,
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::JoinWith(
     const EngineOptions& options, const OptimizerConfig& optimizer, Model* model,
-    TransportFactory* transports, CoordinatorLink* link, std::shared_ptr<Membership> last) {
+    TransportFactory* transports, CoordinatorLink* link, HeldMemberships held) {
   const MonoTime deadline = options.Now() + options.join_timeout;
   const absl::StatusOr<Manifest> manifest = model->Describe();
   if (!manifest.ok()) {
@@ -63,14 +62,14 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::JoinWith(
   while (true) {
     absl::StatusOr<std::unique_ptr<Membership>> membership =
         JoinEpoch(options, optimizer, *manifest, transports, link,
-                  last == nullptr ? 0 : last->commit.step(), deadline);
+                  held.empty() ? 0 : held.front()->commit.step(), deadline);
     if (!membership.ok()) {
       // The others of a proposed epoch need not wait for this worker's lease to end.
       link->Leave(membership.status());
       return membership.status();
     }
     std::unique_ptr<Engine> engine(new Engine(model, link, *std::move(membership), options));
-    const absl::Status started = engine->Latch(engine->Start(last.get()));
+    const absl::Status started = engine->Latch(engine->Start(held));
     if (started.ok()) return engine;
     if (!NextProposalMayHelp(started)) {
       engine->Leave(started);
@@ -78,8 +77,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::JoinWith(
     }
     LogInfo("epoch ", engine->epoch().value(), " did not start (", started.message(),
             "); waiting for the next proposal");
-    std::shared_ptr<Membership> held = engine->Stop(started);
-    if (held->commit.holding().lineage.valid()) last = std::move(held);
+    std::shared_ptr<Membership> tried = engine->Stop(started);
+    if (!tried->commit.holding().lineage.valid()) continue;
+    // Of several that were taken over the newest is kept beside the first.
+    if (held.size() > 1) held.resize(1);
+    held.push_back(std::move(tried));
   }
 }
 
@@ -91,7 +93,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Alone(const OptimizerConfig& opt
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Membership> membership,
                             FormAlone(optimizer, policy, manifest));
   std::unique_ptr<Engine> engine(new Engine(model, nullptr, std::move(membership), {}));
-  const absl::Status started = engine->Start(nullptr);
+  const absl::Status started = engine->Start({});
   if (started.ok()) return engine;
   engine->Leave(started);
   return started;

@@ -35,6 +35,7 @@
 #include "worker/engine/buffer_syncer.h"
 #include "worker/engine/engine_options.h"
 #include "worker/engine/membership.h"
+#include "worker/engine/recovering.h"
 #include "worker/engine/model.h"
 #include "worker/engine/shard_update.h"
 #include "worker/optim/optimizer.h"
@@ -158,14 +159,14 @@ class Engine final {
   Engine(Model* model, CoordinatorLink* link, std::unique_ptr<Membership> membership,
          const EngineOptions& options);
 
-  // `last`: what this rank held before; null: nothing.
+  // `held`: what this rank brings.
   static absl::StatusOr<std::unique_ptr<Engine>> JoinWith(const EngineOptions& options,
                                                           const OptimizerConfig& optimizer,
                                                           Model* model,
                                                           TransportFactory* transports,
                                                           CoordinatorLink* link,
-                                                          std::shared_ptr<Membership> last);
-  absl::Status Start(Membership* last);
+                                                          HeldMemberships held);
+  absl::Status Start(const HeldMemberships& held);
   absl::Status Adopt(const Recovery& recovery);
   absl::Status SyncAtStart(const Recovery& recovery);
   // The epoch is over for this rank, which stays in the job. OK: agreed by all. What it holds.

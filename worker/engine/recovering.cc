@@ -19,10 +19,18 @@ namespace {
 
 static_assert(std::is_trivially_copyable_v<Holding>);
 
-Holding HoldingOf(const Membership* last) {
-  if (last == nullptr) return {};
-  Holding holding = last->commit.holding();
-  holding.learning_rate = last->own().optimizer->learning_rate();
+Holding HoldingOf(const HeldMemberships& held) {
+  if (held.empty()) return {};
+  Holding holding = held.front()->commit.holding();
+  holding.learning_rate = held.front()->own().optimizer->learning_rate();
+  auto free = std::ranges::find_if(holding.copies,
+                                   [](const Shard& copy) { return copy.elements() == 0; });
+  for (const auto& later : std::span(held).subspan(1)) {
+    for (const ShardCopy& copy : later->copies) {
+      LOCKSTEP_CHECK(free != holding.copies.end());
+      *free++ = copy.elements;
+    }
+  }
   return holding;
 }
 
@@ -33,10 +41,16 @@ std::vector<Shard> RangesOf(const Membership& membership) {
 }
 
 // The copy in which all of `elements` are; null: none.
-ShardCopy* CopyWith(Membership* membership, const Shard& elements) {
-  if (membership == nullptr) return nullptr;
-  for (ShardCopy& copy : membership->copies) {
+ShardCopy* CopyWith(Membership& membership, const Shard& elements) {
+  for (ShardCopy& copy : membership.copies) {
     if (copy.elements.begin <= elements.begin && elements.end <= copy.elements.end) return &copy;
+  }
+  return nullptr;
+}
+
+ShardCopy* CopyWith(const HeldMemberships& held, const Shard& elements) {
+  for (const auto& membership : held) {
+    if (ShardCopy* const copy = CopyWith(*membership, elements); copy != nullptr) return copy;
   }
   return nullptr;
 }
@@ -64,9 +78,9 @@ absl::Status CopyWithin(std::span<const TensorView> from, std::span<const Tensor
 
 }  // namespace
 
-absl::StatusOr<Recovery> AgreeOnRecovery(const Membership* last, Membership& now) {
+absl::StatusOr<Recovery> AgreeOnRecovery(const HeldMemberships& held, Membership& now) {
   std::vector<Holding> holdings(now.world_size());
-  holdings[now.rank] = HoldingOf(last);
+  holdings[now.rank] = HoldingOf(held);
   std::vector<TensorView> views;
   for (int rank = 0; rank < now.world_size(); ++rank) {
     views.push_back({.spec = {.name = absl::StrCat("what rank ", rank, " brings"),
@@ -82,15 +96,15 @@ absl::StatusOr<Recovery> AgreeOnRecovery(const Membership* last, Membership& now
   return DecideRecovery(holdings, CopiesOf(now.proposal.plan, now.proposal.optimizer_replicas));
 }
 
-absl::Status CarryOver(const Recovery& recovery, Membership* last, Membership& now) {
+absl::Status CarryOver(const Recovery& recovery, const HeldMemberships& held, Membership& now) {
   const ShardPlan& plan = now.proposal.plan;
   DeviceMath* const math = now.math.get();
-  if (recovery.completes[now.rank]) LOCKSTEP_RETURN_IF_ERROR(CompletePrepared(*last));
+  if (recovery.completes[now.rank]) LOCKSTEP_RETURN_IF_ERROR(CompletePrepared(*held.front()));
 
   std::vector<Passage> passages;
   for (const Move& move : recovery.moves) {
-    ShardCopy* const source = move.from == now.rank ? CopyWith(last, move.elements) : nullptr;
-    ShardCopy* const target = move.to == now.rank ? CopyWith(&now, move.elements) : nullptr;
+    ShardCopy* const source = move.from == now.rank ? CopyWith(held, move.elements) : nullptr;
+    ShardCopy* const target = move.to == now.rank ? CopyWith(now, move.elements) : nullptr;
     if (move.from == move.to) {
       if (target == nullptr) continue;
       LOCKSTEP_RETURN_IF_ERROR(
@@ -140,12 +154,10 @@ absl::Status HandOverShardOf(const std::string& drained, Membership& now) {
   return absl::OkStatus();
 }
 
-absl::Status BeginTraining(const Recovery& recovery, Membership& now) {
-  LOCKSTEP_RETURN_IF_ERROR(now.transport->Exchange({}));
+void TakeOver(const Recovery& recovery, Membership& now) {
   const bool continues = recovery.way == Recovery::Way::kContinue;
   now.commit = StepCommit(continues ? recovery.lineage : now.proposal.epoch, now.proposal.epoch,
                           recovery.step, recovery.samples, RangesOf(now));
-  return absl::OkStatus();
 }
 
 }  // namespace lockstep

@@ -17,10 +17,10 @@
 
 namespace lockstep {
 
-absl::Status Engine::Start(Membership* last) {
+absl::Status Engine::Start(const HeldMemberships& held) {
   Recovery recovery;
   if (link_ != nullptr) {
-    LOCKSTEP_ASSIGN_OR_RETURN(recovery, AgreeOnRecovery(last, *membership_));
+    LOCKSTEP_ASSIGN_OR_RETURN(recovery, AgreeOnRecovery(held, *membership_));
   }
   const std::vector<std::string>& members = membership_->proposal.members;
   if (recovery.way == Recovery::Way::kRestore) {
@@ -34,10 +34,12 @@ absl::Status Engine::Start(Membership* last) {
     if (rank() == recovery.FirstSurvivor()) {
       LogInfo("epoch ", epoch().value(), " ", Describe(recovery, members));
     }
-    LOCKSTEP_RETURN_IF_ERROR(CarryOver(recovery, last, *membership_));
+    LOCKSTEP_RETURN_IF_ERROR(CarryOver(recovery, held, *membership_));
   }
   LOCKSTEP_RETURN_IF_ERROR(SyncAtStart(recovery));
-  LOCKSTEP_RETURN_IF_ERROR(BeginTraining(recovery, *membership_));
+  TakeOver(recovery, *membership_);
+  // Whoever is here knows that all have taken over.
+  LOCKSTEP_RETURN_IF_ERROR(membership_->transport->Exchange({}));
   WarnAboutPolicy(/*at_start=*/true);
   Report(Phase::kTraining, {});
   return absl::OkStatus();
