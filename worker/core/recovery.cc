@@ -108,7 +108,10 @@ Recovery DecideRecovery(std::span<const Holding> holdings,
   for (std::size_t r = 0; r < holdings.size(); ++r) {
     const Holding& held = holdings[r];
     recovery.completes[r] = Completes(held, state);
-    recovery.survives[r] = recovery.completes[r] || StateOf(held) == state;
+    // Who holds no copy was in the middle of an update: nothing of it is of that state.
+    const bool holds_any = std::ranges::any_of(
+        held.copies, [](const Shard& copy) { return copy.elements() > 0; });
+    recovery.survives[r] = holds_any && (recovery.completes[r] || StateOf(held) == state);
     if (!recovery.survives[r]) continue;
     heirs.push_back(static_cast<int>(r));
     recovery.samples = recovery.completes[r] ? held.prepared_samples : held.samples;

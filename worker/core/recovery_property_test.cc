@@ -338,6 +338,7 @@ class World {
   void BeginUpdate(Process& process) {
     // A recovery that completes a step has shown it to nobody.
     if (*process.gradient == epoch_) seen_ = tried_;
+    if (process.commit.stage() == StepCommit::Stage::kPrepared) return process.commit.BeginUpdate();
     process.commit.BeginUpdate(Samples(*process.gradient, process.commit.step() + 1));
   }
 

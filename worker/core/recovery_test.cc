@@ -46,7 +46,7 @@ Holding Prepared(std::int64_t step, const std::vector<Shard>& copies, std::int64
 Holding Torn(std::int64_t step, const std::vector<Shard>& copies, std::int64_t epoch = 5) {
   StepCommit commit(Epoch(3), Epoch(epoch), step, SamplesOf(step), copies);
   commit.Prepared(10);
-  commit.BeginUpdate(10);
+  commit.BeginUpdate();
   return commit.holding();
 }
 // It has taken the step behind `step` in `epoch`.
@@ -142,7 +142,7 @@ TEST(Recovery, DoesNotStartAnewIfTheFirstStepIsTorn) {
   const Copies old = Of(2);
   ExpectLost(DecideRecovery(std::vector{Torn(0, old[0]), kNew}, old), 1, {0, 12});
   ExpectContinues(DecideRecovery(std::vector{Torn(0, old[0]), Prepared(0, old[1])}, old), 5, 1,
-                  {true, true}, {false, true});
+                  {false, true}, {false, true});
 }
 
 TEST(Recovery, DoesNotStartAnewBecauseOfALaterEpochThatTookNoStep) {
@@ -234,10 +234,10 @@ TEST(Recovery, CompletesWhatATornRankHasSeenCommittedAndTakesNothingFromIt) {
     for (int r = 0; r < 3; ++r) {
       holdings.push_back(r == torn ? Torn(7, old[r]) : Prepared(7, old[r]));
     }
-    std::vector<bool> completes(3, true);
-    completes[torn] = false;
+    std::vector<bool> others(3, true);
+    others[torn] = false;
     const Recovery recovery = DecideRecovery(holdings, old);
-    ExpectContinues(recovery, 5, 8, {true, true, true}, completes);
+    ExpectContinues(recovery, 5, 8, others, others);
     ExpectFills(recovery, holdings, old);
   }
 }
@@ -358,10 +358,10 @@ TEST(Recovery, TakesElementsFromTheLowestRankAlsoInTheMiddleOfACopy) {
   EXPECT_THAT(recovery.moves, ElementsAre(Move{1, 2, {0, 12}}, Move{0, 2, {12, 24}}));
 }
 
-TEST(Recovery, JoinsNeighbouringCopiesOfOneSource) {
+TEST(Recovery, MovesFromOneCopyToOne) {
   const std::vector holdings = {Idle(7, {{12, 24}, {0, 12}}), kNew};
   EXPECT_THAT(DecideRecovery(holdings, Copies{{}, {{0, 24}}}).moves,
-              ElementsAre(Move{0, 1, {0, 24}}));
+              ElementsAre(Move{0, 1, {0, 12}}, Move{0, 1, {12, 24}}));
 }
 
 TEST(Describe, SaysFromWhomAndWhoIsNew) {

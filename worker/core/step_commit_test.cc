@@ -18,6 +18,13 @@ const std::vector<Shard> kCopies = {{16, 32}, {0, 16}};
 // Behind step 7 with 70 samples, in epoch 5; epoch 3 has committed step 7.
 StepCommit AtStep7() { return StepCommit(Epoch(3), Epoch(5), 7, 70, kCopies); }
 
+// Begins the update of a step of 4 samples.
+void Update(StepCommit& commit, bool prepares) {
+  if (!prepares) return commit.BeginUpdate(4);
+  commit.Prepared(4);
+  commit.BeginUpdate();
+}
+
 TEST(StepCommit, BringsNothingBeforeItsFirstEpoch) {
   EXPECT_FALSE(StepCommit().holding().lineage.valid());
 }
@@ -29,7 +36,7 @@ TEST(StepCommit, BringsWhatItWasGivenWhileIdle) {
   EXPECT_EQ(held.step, 7);
   EXPECT_EQ(held.samples, 70);
   EXPECT_FALSE(held.prepared);
-  EXPECT_THAT(held.copies, ElementsAre(kCopies[0], kCopies[1]));
+  EXPECT_THAT(held.copies, ElementsAre(kCopies[0], kCopies[1], Shard{}, Shard{}));
 }
 
 TEST(StepCommit, BringsTheStepBeforeAndTheSamplesOfTheNextWhenPrepared) {
@@ -42,14 +49,13 @@ TEST(StepCommit, BringsTheStepBeforeAndTheSamplesOfTheNextWhenPrepared) {
   EXPECT_EQ(held.step, 7);
   EXPECT_EQ(held.samples, 70);
   EXPECT_EQ(held.prepared_samples, 74);
-  EXPECT_THAT(held.copies, ElementsAre(kCopies[0], kCopies[1]));
+  EXPECT_THAT(held.copies, ElementsAre(kCopies[0], kCopies[1], Shard{}, Shard{}));
 }
 
 TEST(StepCommit, BringsTheNextStepWithoutCopiesInTheMiddleOfAnUpdate) {
   for (const bool prepares : {true, false}) {
     StepCommit commit = AtStep7();
-    if (prepares) commit.Prepared(4);
-    commit.BeginUpdate(4);
+    Update(commit, prepares);
     EXPECT_EQ(commit.stage(), Stage::kUpdating);
     EXPECT_EQ(commit.step(), 7);
     const Holding held = commit.holding();
@@ -63,8 +69,7 @@ TEST(StepCommit, BringsTheNextStepWithoutCopiesInTheMiddleOfAnUpdate) {
 
 TEST(StepCommit, BringsTheNextStepWithItsCopiesWhenUpdated) {
   StepCommit commit = AtStep7();
-  commit.Prepared(4);
-  commit.BeginUpdate(4);
+  Update(commit, /*prepares=*/true);
   commit.Updated();
   EXPECT_EQ(commit.stage(), Stage::kIdle);
   EXPECT_EQ(commit.step(), 8);
@@ -75,14 +80,13 @@ TEST(StepCommit, BringsTheNextStepWithItsCopiesWhenUpdated) {
   EXPECT_EQ(held.step, 8);
   EXPECT_EQ(held.samples, 74);
   EXPECT_FALSE(held.prepared);
-  EXPECT_THAT(held.copies, ElementsAre(kCopies[0], kCopies[1]));
+  EXPECT_THAT(held.copies, ElementsAre(kCopies[0], kCopies[1], Shard{}, Shard{}));
 }
 
 TEST(StepCommit, CountsSamplesOverStepsWithAndWithoutReplicas) {
   StepCommit commit = AtStep7();
   for (int i = 0; i < 3; ++i) {
-    if (i % 2 == 0) commit.Prepared(4);
-    commit.BeginUpdate(4);
+    Update(commit, /*prepares=*/i % 2 == 0);
     commit.Updated();
   }
   EXPECT_EQ(commit.step(), 10);
@@ -94,10 +98,12 @@ TEST(StepCommitDeathTest, RefusesStagesInAnotherOrder) {
   prepared.Prepared(1);
   EXPECT_DEATH(prepared.Prepared(1), "");
   EXPECT_DEATH(prepared.Updated(), "");
+  EXPECT_DEATH(prepared.BeginUpdate(1), "");
   StepCommit updating = AtStep7();
   updating.BeginUpdate(1);
   EXPECT_DEATH(updating.Prepared(1), "");
   EXPECT_DEATH(updating.BeginUpdate(1), "");
+  EXPECT_DEATH(updating.BeginUpdate(), "");
 }
 
 }  // namespace
