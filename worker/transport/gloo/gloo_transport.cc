@@ -35,6 +35,8 @@ using gloo_links::Pipeline;
 using gloo_links::Rounds;
 
 constexpr std::int32_t kRecordTag = Links::kMaxTag - 1;
+constexpr std::int32_t kPassageTag = Links::kMaxTag - 2;
+constexpr std::int64_t kPassageMessageBytes = 256 << 20;
 
 // Gloo writes to connections whose peer may have been killed. The signal for that
 // ends the process, unless it is ignored or handled: then the write fails.
@@ -129,6 +131,31 @@ class GlooTransport final : public CheckedTransport {
   absl::Status MoveBroadcast(std::span<const TensorView> views, int root) override {
     Messages messages(views, bucket_bytes_);
     return gloo_links::Relay(*links_, rank(), world_size(), root, messages, deadline());
+  }
+
+  absl::Status MovePassages(std::span<const Passage> passages) override {
+    std::vector<Links::Ticket> tickets;
+    for (const Passage& passage : passages) {
+      const TensorView& view = passage.view;
+      for (std::int64_t at = 0; at < view.bytes(); at += kPassageMessageBytes) {
+        const std::int64_t bytes = std::min(kPassageMessageBytes, view.bytes() - at);
+        if (passage.from == rank()) {
+          LOCKSTEP_ASSIGN_OR_RETURN(
+              const Links::Ticket ticket,
+              links_->Send(passage.to, kPassageTag, view.data + at, bytes));
+          tickets.push_back(ticket);
+        } else if (passage.to == rank()) {
+          LOCKSTEP_ASSIGN_OR_RETURN(
+              const Links::Ticket ticket,
+              links_->Receive(passage.from, kPassageTag, view.data + at, bytes));
+          tickets.push_back(ticket);
+        }
+      }
+    }
+    for (const Links::Ticket ticket : tickets) {
+      LOCKSTEP_RETURN_IF_ERROR(links_->Await(ticket, deadline()));
+    }
+    return absl::OkStatus();
   }
 
   // Every message is cut among all ranks: each reduces its part and sends it to all.

@@ -152,6 +152,43 @@ class ShmTransport final : public CheckedTransport {
     return absl::OkStatus();
   }
 
+  // In rounds: in each every rank has one piece for one other, or none.
+  absl::Status MovePassages(std::span<const Passage> passages) override {
+    struct Slice {
+      const Passage* passage = nullptr;
+      std::int64_t offset = 0;
+      std::int64_t bytes = 0;
+    };
+    std::vector<std::vector<Slice>> slices(slots_.size());  // by sender, in their order
+    std::size_t rounds = 0;
+    for (const Passage& passage : passages) {
+      std::vector<Slice>& sent = slices[passage.from];
+      const std::int64_t bytes = passage.view.bytes();
+      for (std::int64_t at = 0; at < bytes; at += kPieceBytes) {
+        sent.push_back({&passage, at, std::min(kPieceBytes, bytes - at)});
+      }
+      rounds = std::max(rounds, sent.size());
+    }
+    for (std::size_t round = 0; round < rounds; ++round, ++pieces_) {
+      if (const std::vector<Slice>& mine = slices[rank()]; round < mine.size()) {
+        LOCKSTEP_RETURN_IF_ERROR(AwaitRoomFor(pieces_));
+        const Slice& slice = mine[round];
+        std::memcpy(Piece(rank(), pieces_), slice.passage->view.data + slice.offset, slice.bytes);
+      }
+      waiter_.Publish(&RankSlot::produced, pieces_ + 1);
+      for (int from = 0; from < world_size(); ++from) {
+        if (round >= slices[from].size()) continue;
+        const Slice& slice = slices[from][round];
+        if (slice.passage->to != rank()) continue;
+        LOCKSTEP_RETURN_IF_ERROR(
+            waiter_.AwaitOne(from, &RankSlot::produced, pieces_ + 1, deadline()));
+        std::memcpy(slice.passage->view.data + slice.offset, Piece(from, pieces_), slice.bytes);
+      }
+      waiter_.Publish(&RankSlot::consumed, pieces_ + 1);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status MoveAllReduce(std::span<const TensorView> views, ReduceOp op,
                              std::span<const double> weights) override {
     // Each rank reduces its part of every piece for all. It packs one piece ahead of
