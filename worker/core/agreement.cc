@@ -64,6 +64,7 @@ absl::StatusOr<Agreement> Combine(std::span<const ControlWord> words,
                                   const std::vector<std::string>& members) {
   LOCKSTEP_CHECK(!words.empty() && words.size() == members.size());
   std::int64_t log_number = std::numeric_limits<std::int64_t>::max();
+  std::int64_t saved = std::numeric_limits<std::int64_t>::max();
   Agreement agreement;
   double bound = 0;
   for (std::size_t rank = 0; rank < words.size(); ++rank) {
@@ -81,6 +82,7 @@ absl::StatusOr<Agreement> Combine(std::span<const ControlWord> words,
     }
     agreement.samples_by_rank.push_back(word.samples);
     log_number = std::min(log_number, word.log_number);
+    saved = std::min(saved, word.saved);
     agreement.weights.push_back(word.weight);
     if (word.weight == 0) continue;
     if (word.not_finite != kAllFinite) {
@@ -94,6 +96,7 @@ absl::StatusOr<Agreement> Combine(std::span<const ControlWord> words,
   LOCKSTEP_RETURN_IF_ERROR(CheckSettingsEqual(words, members));
   agreement.settings = words[0].settings;
   agreement.log_number = LogNumber(log_number);
+  agreement.saved = saved;
   return agreement;
 }
 

@@ -35,6 +35,8 @@ struct ControlWord {
   // NaN; kAllFinite: there is none.
   std::int64_t not_finite = kAllFinite;
   UpdateSettings settings;
+  // The step of the last checkpoint that this rank is through with writing its part of.
+  std::int64_t saved = 0;
 };
 
 struct NotFinite {
@@ -53,6 +55,8 @@ struct Agreement {
   bool finite = true;
   std::vector<NotFinite> not_finite;  // in rank order; without ranks that do not count
   UpdateSettings settings;
+  // The same of all ranks: that of the slowest.
+  std::int64_t saved = 0;
 };
 
 // Combines the words of all ranks; `members` names them in messages.

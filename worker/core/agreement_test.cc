@@ -18,6 +18,17 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
+TEST(Combine, ACheckpointIsSavedOnceTheSlowestRankHasWrittenItsPart) {
+  std::vector<ControlWord> words(3);
+  for (ControlWord& word : words) word.saved = 40;
+  words[1].saved = 20;
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(Agreement agreement, Combine(words, {"w0", "w1", "w2"}));
+  EXPECT_EQ(agreement.saved, 20);
+  words[1].saved = 40;
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(agreement, Combine(words, {"w0", "w1", "w2"}));
+  EXPECT_EQ(agreement.saved, 40);
+}
+
 TEST(Combine, TakesTheLeastLogNumberThatEveryRankKnows) {
   const std::vector<ControlWord> words = {
       {.step = 7, .log_number = 5}, {.step = 7, .log_number = 3}, {.step = 7, .log_number = 9}};

@@ -62,6 +62,9 @@ class DeviceMath {
   virtual absl::StatusOr<std::span<const std::byte>> ToHost(std::span<const std::byte> bytes,
                                                             std::vector<std::byte>& scratch) = 0;
 
+  // The other way; waits until `bytes` are no longer used.
+  virtual absl::Status FromHost(std::span<const std::byte> bytes, std::byte* to) = 0;
+
   // As ShardOptimizer::Create(), for parameters and sums in this memory. The state
   // lies in it too.
   virtual absl::StatusOr<std::unique_ptr<ShardOptimizer>> MakeOptimizer(

@@ -35,6 +35,9 @@ class ForwardingMath : public DeviceMath {
                                                     std::vector<std::byte>& scratch) override {
     return base_->ToHost(bytes, scratch);
   }
+  absl::Status FromHost(std::span<const std::byte> bytes, std::byte* to) override {
+    return base_->FromHost(bytes, to);
+  }
   absl::StatusOr<std::unique_ptr<ShardOptimizer>> MakeOptimizer(
       const OptimizerConfig& config, std::vector<GroupRange> ranges,
       std::int64_t short_begin) override {

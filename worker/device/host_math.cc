@@ -57,6 +57,11 @@ absl::StatusOr<std::span<const std::byte>> HostMath::ToHost(std::span<const std:
   return bytes;
 }
 
+absl::Status HostMath::FromHost(std::span<const std::byte> bytes, std::byte* to) {
+  if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<ShardOptimizer>> HostMath::MakeOptimizer(
     const OptimizerConfig& config, std::vector<GroupRange> ranges, std::int64_t short_begin) {
   return ShardOptimizer::Create(config, std::move(ranges), short_begin);

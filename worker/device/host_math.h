@@ -17,6 +17,7 @@ class HostMath final : public DeviceMath {
   absl::Status Copy(std::span<const float> from, float* to) override;
   absl::StatusOr<std::span<const std::byte>> ToHost(std::span<const std::byte> bytes,
                                                     std::vector<std::byte>& scratch) override;
+  absl::Status FromHost(std::span<const std::byte> bytes, std::byte* to) override;
   absl::StatusOr<std::unique_ptr<ShardOptimizer>> MakeOptimizer(const OptimizerConfig& config,
                                                                 std::vector<GroupRange> ranges,
                                                                 std::int64_t short_begin) override;

@@ -116,6 +116,9 @@ TEST(HostMath, TheHostReadsItsMemoryWhereItLies) {
   std::vector<std::byte> scratch;
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto bytes,
                                 math.ToHost(std::as_bytes(std::span(values)), scratch));
+  std::vector<float> back(values.size());
+  LOCKSTEP_ASSERT_OK(math.FromHost(bytes, reinterpret_cast<std::byte*>(back.data())));
+  EXPECT_EQ(back, values);
   EXPECT_EQ(static_cast<const void*>(bytes.data()), values.data());
   EXPECT_EQ(bytes.size(), 40);
   EXPECT_TRUE(scratch.empty());

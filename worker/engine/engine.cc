@@ -86,13 +86,14 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::JoinWith(
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Alone(const OptimizerConfig& optimizer,
-                                                      const SyncPolicy& policy, Model* model) {
+                                                      const SyncPolicy& policy, Model* model,
+                                                      const EngineOptions& options) {
   LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, model->Describe());
   LOCKSTEP_RETURN_IF_ERROR(CheckGroupsMatch(optimizer, manifest));
   LOCKSTEP_RETURN_IF_ERROR(CheckOperations(policy, manifest));
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Membership> membership,
                             FormAlone(optimizer, policy, manifest));
-  std::unique_ptr<Engine> engine(new Engine(model, nullptr, std::move(membership), {}));
+  std::unique_ptr<Engine> engine(new Engine(model, nullptr, std::move(membership), options));
   const absl::Status started = engine->Start({});
   if (started.ok()) return engine;
   engine->Leave(started);
@@ -106,6 +107,7 @@ Engine::Engine(Model* model, CoordinatorLink* link, std::unique_ptr<Membership> 
       membership_(std::move(membership)),
       revise_timeout_(options.operation_timeout),
       on_phase_(options.on_phase),
+      saver_(options.saver),
       update_(membership_.get(), options.on_phase),
       syncer_(membership_->math.get()) {
   stats_.optimizer_bytes = membership_->state_bytes();
@@ -213,6 +215,7 @@ absl::StatusOr<Agreement> Engine::CollectAndAgree(const StepOptions& options) {
   word.settings = {.learning_rate = learning_rate(),
                    .max_grad_norm = options.max_grad_norm,
                    .loss_scale = options.loss_scale};
+  if (saver_ != nullptr) word.saved = saver_->through_with();
   return membership_->transport->Agree(word);
 }
 
@@ -230,6 +233,7 @@ absl::Status Engine::Complete(const Agreement& agreement) {
     if (link_ != nullptr) link_->ReportApplied(entry.number, entry.step);
   }
   Report(Phase::kTraining, {});
+  LOCKSTEP_RETURN_IF_ERROR(SaveWhatIsDue(agreement, outcome.checkpoint));
   if (!outcome.regroup.has_value()) return absl::OkStatus();
   LOCKSTEP_RETURN_IF_ERROR(HandOver(outcome.regroup->drain));
   error_ = absl::FailedPreconditionError(

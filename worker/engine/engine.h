@@ -28,11 +28,13 @@
 #include "common/protocol/control_log.h"
 #include "common/protocol/messages.h"
 #include "worker/agent/coordinator_link.h"
+#include "worker/checkpoint/checkpoint_reader.h"
 #include "worker/core/agreement.h"
 #include "worker/core/recovery.h"
 #include "worker/core/step_protocol.h"
 #include "worker/engine/buffer_drift.h"
 #include "worker/engine/buffer_syncer.h"
+#include "worker/engine/checkpoint_saver.h"
 #include "worker/engine/engine_options.h"
 #include "worker/engine/membership.h"
 #include "worker/engine/recovering.h"
@@ -77,7 +79,8 @@ class Engine final {
                                                         TransportFactory* transports);
   // World size 1, without a coordinator, under `policy`.
   static absl::StatusOr<std::unique_ptr<Engine>> Alone(const OptimizerConfig& optimizer,
-                                                       const SyncPolicy& policy, Model* model);
+                                                       const SyncPolicy& policy, Model* model,
+                                                       const EngineOptions& options = {});
 
   ~Engine();
   Engine(const Engine&) = delete;
@@ -89,6 +92,11 @@ class Engine final {
   // sync there.
   absl::Status BeforeEvaluation();
   absl::Status BeforeCheckpoint();
+  // Collective: a checkpoint of the state behind the last step; returns once it is durable.
+  // Checkpoints by schedule and on command are made by Step() and do not wait for a disk.
+  // Errors: FailedPrecondition: there is no directory for them; or, on rank 0 alone, why
+  //   it was not written: training can go on.
+  absl::Status SaveCheckpoint();
   // Optional, by all ranks alike, right before the last backward of a step: gradients
   // may travel from then on, while backward still makes others. `options` as Step()
   // will be given them; of these only what the gradient counts for matters here, the
@@ -167,11 +175,16 @@ class Engine final {
                                                           CoordinatorLink* link,
                                                           HeldMemberships held);
   absl::Status Start(const HeldMemberships& held);
-  absl::Status Adopt(const Recovery& recovery);
+  absl::Status Adopt(const Recovery& recovery, bool from_checkpoint);
   absl::Status SyncAtStart(const Recovery& recovery);
   // The epoch is over for this rank, which stays in the job. OK: agreed by all. What it holds.
   std::shared_ptr<Membership> Stop(const absl::Status& why);
   absl::Status HandOver(const std::string& drained);
+  // Null: the epoch does not begin from a checkpoint.
+  absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointToBeginWith(
+      const Recovery& recovery);
+  absl::Status SaveWhatIsDue(const Agreement& agreement, bool on_command);
+  absl::Status BeginCheckpoint();
 
   // That this is not called between BeforeBackward() and Step(): error_, or that.
   absl::Status CheckMayMeet() const;
@@ -201,6 +214,7 @@ class Engine final {
   const std::shared_ptr<Membership> membership_;
   const absl::Duration revise_timeout_;
   const std::function<void(StepPhase, std::int64_t)> on_phase_;
+  const std::shared_ptr<CheckpointSaver> saver_;  // null: no checkpoints
   absl::Status error_;  // the first of a collective call, or that it left
   bool adopted_ = false;
   bool left_ = false;

@@ -34,6 +34,8 @@ enum class StepPhase {
 absl::string_view StepPhaseName(StepPhase phase);
 std::optional<StepPhase> StepPhaseOf(absl::string_view name);
 
+class CheckpointSaver;
+
 struct EngineOptions {
   // This worker's name, as it attends by `link`: its place among the members is
   // its rank.
@@ -44,6 +46,8 @@ struct EngineOptions {
   absl::Duration operation_timeout = absl::Seconds(60);
   // Of the memory of the transport's arenas; null: HostMath. Of one engine at a time.
   std::shared_ptr<DeviceMath> math = nullptr;
+  // Null: no checkpoints. Of one engine at a time.
+  std::shared_ptr<CheckpointSaver> saver = nullptr;
   // What the time to join is measured by; null: the real one.
   std::shared_ptr<const Clock> clock = nullptr;
   // Called by the thread that takes the step; must not call the engine.

@@ -5,19 +5,17 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "worker/engine/gather.h"
 #include "worker/engine/joining.h"
 
 namespace lockstep {
 namespace {
-
-static_assert(std::is_trivially_copyable_v<Holding>);
 
 Holding HoldingOf(const HeldMemberships& held) {
   if (held.empty()) return {};
@@ -79,20 +77,8 @@ absl::Status CopyWithin(std::span<const TensorView> from, std::span<const Tensor
 }  // namespace
 
 absl::StatusOr<Recovery> AgreeOnRecovery(const HeldMemberships& held, Membership& now) {
-  std::vector<Holding> holdings(now.world_size());
-  holdings[now.rank] = HoldingOf(held);
-  std::vector<TensorView> views;
-  for (int rank = 0; rank < now.world_size(); ++rank) {
-    views.push_back({.spec = {.name = absl::StrCat("what rank ", rank, " brings"),
-                              .dtype = DType::kUint8,
-                              .shape = {sizeof(Holding)}},
-                     .data = reinterpret_cast<std::byte*>(&holdings[rank])});
-  }
-  std::vector<Transfer> transfers;
-  for (int rank = 0; rank < now.world_size(); ++rank) {
-    transfers.push_back({.root = rank, .views = std::span(&views[rank], 1)});
-  }
-  LOCKSTEP_RETURN_IF_ERROR(now.transport->Exchange(transfers));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<Holding> holdings,
+                            Gather(now.transport.get(), "the holding", HoldingOf(held)));
   return DecideRecovery(holdings, CopiesOf(now.proposal.plan, now.proposal.optimizer_replicas));
 }
 

@@ -22,19 +22,25 @@ absl::Status Engine::Start(const HeldMemberships& held) {
   if (link_ != nullptr) {
     LOCKSTEP_ASSIGN_OR_RETURN(recovery, AgreeOnRecovery(held, *membership_));
   }
-  const std::vector<std::string>& members = membership_->proposal.members;
-  if (recovery.way == Recovery::Way::kRestore) {
-    return absl::DataLossError(absl::StrCat(
-        "epoch ", epoch().value(), " ", Describe(recovery, members),
-        "; resume from a checkpoint, and set optimizer_replicas to 2 to survive the loss of a "
-        "worker without one"));
-  }
-  LOCKSTEP_RETURN_IF_ERROR(Adopt(recovery));
+  if (saver_ != nullptr) saver_->Abandon();
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> checkpoint,
+                            CheckpointToBeginWith(recovery));
+  LOCKSTEP_RETURN_IF_ERROR(Adopt(recovery, checkpoint != nullptr));
   if (recovery.way == Recovery::Way::kContinue) {
     if (rank() == recovery.FirstSurvivor()) {
-      LogInfo("epoch ", epoch().value(), " ", Describe(recovery, members));
+      LogInfo("epoch ", epoch().value(), " ",
+              Describe(recovery, membership_->proposal.members));
     }
     LOCKSTEP_RETURN_IF_ERROR(CarryOver(recovery, held, *membership_));
+  }
+  if (checkpoint != nullptr) {
+    LOCKSTEP_RETURN_IF_ERROR(LoadCheckpoint(*checkpoint, *membership_, model_));
+    // As if all had trained up to there.
+    recovery = {.way = Recovery::Way::kContinue,
+                .lineage = epoch(),
+                .step = checkpoint->manifest().id.step,
+                .samples = checkpoint->manifest().samples,
+                .survives = std::vector<bool>(world_size(), true)};
   }
   LOCKSTEP_RETURN_IF_ERROR(SyncAtStart(recovery));
   TakeOver(recovery, *membership_);
@@ -45,8 +51,8 @@ absl::Status Engine::Start(const HeldMemberships& held) {
   return absl::OkStatus();
 }
 
-absl::Status Engine::Adopt(const Recovery& recovery) {
-  const bool anew = recovery.way == Recovery::Way::kStartAnew;
+absl::Status Engine::Adopt(const Recovery& recovery, bool from_checkpoint) {
+  const bool anew = recovery.way == Recovery::Way::kStartAnew && !from_checkpoint;
   const int root = ResolveRoot(policy().root, membership_->proposal.members).rank;
   bool shared = false;
   std::vector<BlockMemory> memory;

@@ -126,6 +126,17 @@ class TorchMath final : public DeviceMath {
                         });
   }
 
+  absl::Status FromHost(std::span<const std::byte> bytes, std::byte* to) override {
+    return device_->Run("copying from the host", [&] {
+      const auto size = static_cast<std::int64_t>(bytes.size());
+      at::Tensor there = device_->View(to, size, at::kByte);
+      // What is const is only read.
+      there.copy_(at::from_blob(const_cast<std::byte*>(bytes.data()), {size}, at::kByte));
+      device_->Wait();
+      return absl::OkStatus();
+    });
+  }
+
   absl::StatusOr<std::unique_ptr<ShardOptimizer>> MakeOptimizer(
       const OptimizerConfig& config, std::vector<GroupRange> ranges,
       std::int64_t short_begin) override {

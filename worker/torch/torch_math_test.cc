@@ -217,6 +217,13 @@ TEST_P(TorchMathTest, TheHostReadsACopyUnlessTheMemoryIsItsOwn) {
   std::vector<std::byte> scratch;
   TakeFakeDeviceUse();
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto bytes, math_->ToHost(there, scratch));
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::shared_ptr<float[]> other,
+                                math_->Allocate(static_cast<std::int64_t>(bytes.size()) / 4 + 1));
+  auto* const copy = reinterpret_cast<std::byte*>(other.get());
+  LOCKSTEP_ASSERT_OK(math_->FromHost(bytes, copy));
+  std::vector<std::byte> second;
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto again, math_->ToHost({copy, bytes.size()}, second));
+  EXPECT_TRUE(std::ranges::equal(again, bytes));
   EXPECT_EQ(std::vector(bytes.begin(), bytes.end()), std::vector(there.begin(), there.end()));
   EXPECT_EQ(bytes.data() == there.data(), GetParam().is_cpu());
   EXPECT_EQ(scratch.size(), GetParam().is_cpu() ? 0 : 8);

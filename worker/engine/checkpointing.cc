@@ -1,0 +1,88 @@
+// Engine: when checkpoints are written, and when an epoch begins from one.
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "worker/engine/checkpoint_loader.h"
+#include "worker/engine/engine.h"
+
+namespace lockstep {
+
+absl::StatusOr<std::unique_ptr<CheckpointReader>> Engine::CheckpointToBeginWith(
+    const Recovery& recovery) {
+  const bool is_lost = recovery.way == Recovery::Way::kRestore;
+  std::unique_ptr<CheckpointReader> checkpoint;
+  if (saver_ != nullptr && recovery.way != Recovery::Way::kContinue &&
+      (is_lost || saver_->options().resume)) {
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        checkpoint,
+        OpenNewestCheckpoint(saver_->files(), saver_->options().directory, *membership_));
+  }
+  const std::string what = absl::StrCat("epoch ", epoch().value(), " ",
+                                        Describe(recovery, membership_->proposal.members));
+  if (checkpoint != nullptr) {
+    const CheckpointManifest& manifest = checkpoint->manifest();
+    const std::string from = absl::StrCat("the checkpoint of step ", manifest.id.step,
+                                          ", written by epoch ", manifest.id.epoch);
+    if (rank() != 0) return checkpoint;
+    if (is_lost) {
+      LogWarning(what, "; all go back to ", from);
+    } else {
+      LogInfo("epoch ", epoch().value(), " begins with ", from);
+    }
+    return checkpoint;
+  }
+  if (!is_lost) return nullptr;
+  return absl::DataLossError(absl::StrCat(
+      what, saver_ == nullptr ? ", and there are no checkpoints"
+                              : ", and there is no checkpoint yet",
+      ". Start the job anew; write checkpoints, or set optimizer_replicas to 2, so that the loss "
+      "of a worker costs less"));
+}
+
+absl::Status Engine::SaveWhatIsDue(const Agreement& agreement, bool on_command) {
+  if (saver_ == nullptr) {
+    if (on_command && rank() == 0) {
+      LogWarning("a checkpoint was asked for, but the workers have no directory for it");
+    }
+    return absl::OkStatus();
+  }
+  if (saver_->CanFinish(agreement.saved)) {
+    LOCKSTEP_RETURN_IF_ERROR(
+        saver_->Finish(membership_->transport.get(), /*durable=*/false));
+  }
+  if (!on_command && !saver_->IsDue(step())) return absl::OkStatus();
+  if (saver_->is_under_way()) {
+    if (rank() == 0) {
+      LogWarning("step ", step(), " gets no checkpoint, since the one before is still being "
+                 "written; write them less often");
+    }
+    return absl::OkStatus();
+  }
+  return BeginCheckpoint();
+}
+
+absl::Status Engine::BeginCheckpoint() {
+  LOCKSTEP_RETURN_IF_ERROR(CarryOut(membership_->protocol.BeforeCheckpoint()));
+  return saver_->Begin(*membership_, model_);
+}
+
+absl::Status Engine::SaveCheckpoint() {
+  LOCKSTEP_RETURN_IF_ERROR(CheckMayMeet());
+  if (saver_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "there is no directory for checkpoints; name one when joining");
+  }
+  Transport* const transport = membership_->transport.get();
+  const auto finish = [&](bool durable) {
+    saver_->Await();
+    return saver_->Finish(transport, durable);
+  };
+  if (saver_->is_under_way()) LOCKSTEP_RETURN_IF_ERROR(Latch(finish(/*durable=*/false)));
+  LOCKSTEP_RETURN_IF_ERROR(Latch(BeginCheckpoint()));
+  return finish(/*durable=*/true);
+}
+
+}  // namespace lockstep
