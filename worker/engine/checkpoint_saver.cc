@@ -53,22 +53,6 @@ absl::StatusOr<std::vector<std::byte>> HostCopy(std::span<const std::byte> bytes
 
 }  // namespace
 
-absl::Status CheckpointOptions::Validate() const {
-  if (every_steps < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "checkpoints every ", every_steps, " steps; allowed is 0 (only on command) or more"));
-  }
-  if (keep < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("checkpoints to keep: ", keep, "; allowed is 0 (all) or more"));
-  }
-  if (every_steps > 0 && directory.empty()) {
-    return absl::InvalidArgumentError(
-        "checkpoints are to be written, but there is no directory for them; name one");
-  }
-  return absl::OkStatus();
-}
-
 // All that is written, in host memory.
 struct CheckpointSaver::Snapshot {
   std::vector<std::vector<std::byte>> slots;

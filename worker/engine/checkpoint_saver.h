@@ -23,24 +23,11 @@
 #include "absl/status/statusor.h"
 #include "worker/checkpoint/checkpoint_manifest.h"
 #include "worker/checkpoint/file_system.h"
+#include "worker/engine/engine_options.h"
 #include "worker/engine/membership.h"
 #include "worker/engine/model.h"
 
 namespace lockstep {
-
-// All equal on all ranks.
-struct CheckpointOptions {
-  // That all workers see, for the job's checkpoints; empty: there are none.
-  std::string directory;
-  std::string job;               // that files say they are of
-  std::int64_t every_steps = 0;  // 0: only on command
-  int keep = 3;                  // the newest; 0: all
-  // To begin with the newest that there is; else it only helps when state was lost.
-  bool resume = true;
-
-  // Errors: InvalidArgument names the option, its value and what is allowed.
-  absl::Status Validate() const;
-};
 
 class CheckpointSaver {
  public:

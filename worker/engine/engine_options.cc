@@ -48,6 +48,22 @@ std::optional<StepPhase> StepPhaseOf(absl::string_view name) {
   return std::nullopt;
 }
 
+absl::Status CheckpointOptions::Validate() const {
+  if (every_steps < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "checkpoints every ", every_steps, " steps; allowed is 0 (only on command) or more"));
+  }
+  if (keep < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("checkpoints to keep: ", keep, "; allowed is 0 (all) or more"));
+  }
+  if (every_steps > 0 && directory.empty()) {
+    return absl::InvalidArgumentError(
+        "checkpoints are to be written, but there is no directory for them; name one");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status EngineOptions::Validate() const {
   if (worker.empty()) {
     return absl::InvalidArgumentError(

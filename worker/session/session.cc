@@ -13,6 +13,8 @@
 #include "common/base/text.h"
 #include "worker/agent/grpc_link.h"
 #include "worker/agent/incarnation.h"
+#include "worker/checkpoint/file_system.h"
+#include "worker/engine/checkpoint_saver.h"
 #include "worker/optim/parameter_groups.h"
 #include "worker/session/data_plane.h"
 #include "worker/torch/module_model.h"
@@ -34,10 +36,18 @@ absl::StatusOr<std::unique_ptr<CoordinatorLink>> Attend(const SessionOptions& op
        .transport = options.transport});
 }
 
+std::shared_ptr<CheckpointSaver> SaverOf(const SessionOptions& options) {
+  if (options.checkpoints.directory.empty()) return nullptr;
+  CheckpointOptions checkpoints = options.checkpoints;
+  checkpoints.job = options.job.empty() ? "alone" : options.job;
+  return std::make_shared<CheckpointSaver>(std::move(checkpoints), &HostFileSystem());
+}
+
 EngineOptions EngineOptionsOf(const SessionOptions& options) {
   return {.worker = options.worker,
           .join_timeout = options.join_timeout,
           .operation_timeout = options.operation_timeout,
+          .saver = SaverOf(options),
           .on_phase = options.on_phase};
 }
 
@@ -103,7 +113,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::JoinWith(const SessionOptions&
     std::unique_ptr<Session> session(new Session());
     session->model_ = std::move(model);
     LOCKSTEP_ASSIGN_OR_RETURN(session->engine_,
-                              Engine::Alone(optimizer, options.policy, session->model_.get()));
+                              Engine::Alone(optimizer, options.policy, session->model_.get(),
+                                            EngineOptionsOf(options)));
     MutexLock lock(&session->mu_);
     session->interruptible_ = session->engine_.get();
     return session;
@@ -210,6 +221,10 @@ absl::Status Session::Step(const StepOptions& options) {
 }
 
 absl::Status Session::SetLearningRate(double lr) { return engine_->SetLearningRate(lr); }
+
+absl::Status Session::SaveCheckpoint() {
+  return Collective([&] { return engine_->SaveCheckpoint(); });
+}
 
 absl::Status Session::SyncBuffers() {
   return Collective([&] { return engine_->SyncBuffers(); });

@@ -146,6 +146,10 @@ class Session final {
   // one on. A schedule calls it before each Step() with what it makes of step().
   // Errors: InvalidArgument: negative or not finite; the rate stays as it was.
   absl::Status SetLearningRate(double lr);
+  // A checkpoint of the state behind the last step; returns once it is durable. Those of
+  // SessionOptions::checkpoints and on command are made by Step() and wait for no disk.
+  // Errors: FailedPrecondition: no directory was named; or, on rank 0 alone, why it was not written.
+  absl::Status SaveCheckpoint();
   // Now, whatever the policy's schedule says. SyncBuffers(): each buffer by its
   // rule's operation and root. Broadcast...(): from that root (pytorch#30718), the
   // buffers being those that the policy synchronises.

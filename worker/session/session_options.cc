@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "absl/strings/string_view.h"
 #include "worker/transport/gloo/gloo_transport.h"
 
@@ -34,6 +35,11 @@ absl::Status SessionOptions::Validate() const {
     return Refuse("operation_timeout", absl::FormatDuration(operation_timeout),
                   "allowed is more than 0");
   }
+  if (rejoin_timeout < absl::ZeroDuration()) {
+    return Refuse("rejoin_timeout", absl::FormatDuration(rejoin_timeout),
+                  "allowed is 0 (never) or more");
+  }
+  LOCKSTEP_RETURN_IF_ERROR(checkpoints.Validate());
   if (coordinator.empty()) return lockstep::Validate(policy);
   if (!IsHostAndPort(coordinator)) {
     return Refuse("coordinator", coordinator,

@@ -39,6 +39,8 @@ struct SessionOptions {
   absl::Duration rejoin_timeout = absl::Minutes(5);
   // In force when training alone; else the job's policy is.
   SyncPolicy policy;
+  // Where checkpoints go and when; no directory: there are none. `checkpoints.job` is filled in.
+  CheckpointOptions checkpoints;
   // For tests of failures: called as a step advances, with the number of committed steps, by the
   // thread that takes it; must not call the session.
   std::function<void(StepPhase, std::int64_t step)> on_phase = nullptr;

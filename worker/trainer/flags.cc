@@ -72,6 +72,17 @@ void Declare(CLI::App& app, WorkerFlags& flags, RawFlags& raw) {
   app.add_option("--drift-every", training.drift_every,
                  "Steps between measurements of how far buffers are apart; 0: none")
       ->capture_default_str();
+  CheckpointOptions& checkpoints = session.checkpoints;
+  app.add_option("--checkpoint-dir", checkpoints.directory,
+                 "Directory of the job's checkpoints, which all workers see; the job begins with "
+                 "the newest that is there, and writes one at the end");
+  app.add_option("--checkpoint-every", checkpoints.every_steps,
+                 "Steps between checkpoints; 0: only on command and at the end")
+      ->capture_default_str();
+  app.add_option("--checkpoint-keep", checkpoints.keep, "Checkpoints that are kept; 0: all")
+      ->capture_default_str();
+  app.add_flag("!--no-resume", checkpoints.resume,
+               "Begin anew, whatever checkpoints there are");
   app.add_option("--report", training.report, "File for the report (JSON), written at the end");
   app.add_option("--join-timeout", raw.join_timeout, "Time to wait for coordinator and workers")
       ->capture_default_str();

@@ -161,7 +161,11 @@ class Training {
       LOCKSTEP_RETURN_IF_ERROR(Evaluate());
       evaluated_at_ = step;
     }
-    if (!done) LOCKSTEP_RETURN_IF_ERROR(TakeStep());
+    if (!done) {
+      LOCKSTEP_RETURN_IF_ERROR(TakeStep());
+    } else if (!options_.session.checkpoints.directory.empty()) {
+      LOCKSTEP_RETURN_IF_ERROR(session_->SaveCheckpoint());
+    }
     return !done;
   }
 
