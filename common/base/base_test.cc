@@ -4,6 +4,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/string_view.h"
+#include "common/base/checksum.h"
 #include "common/base/digest.h"
 #include "common/base/duration.h"
 #include "common/base/ids.h"
@@ -68,6 +69,16 @@ TEST(Digest, TellsFieldBoundariesApart) {
   EXPECT_EQ(of("ab", "c"), of("ab", "c"));
   EXPECT_NE(of("ab", "c"), of("a", "bc"));
   EXPECT_NE(of("ab", ""), of("", "ab"));
+}
+
+TEST(Checksum, IsThatOfXxh128sumHoweverTheBytesAreCut) {
+  EXPECT_EQ(Checksum().Finish(), "99aa06d3014798d86001c324468d497f");
+  const std::string text(1000, 'x');
+  const auto bytes = std::as_bytes(std::span(text));
+  const std::string whole = Checksum().Add(bytes).Finish();
+  EXPECT_EQ(whole.size(), Checksum::kDigits);
+  EXPECT_EQ(Checksum().Add(bytes.first(3)).Add(bytes.subspan(3)).Finish(), whole);
+  EXPECT_NE(Checksum().Add(bytes.first(999)).Finish(), whole);
 }
 
 absl::StatusOr<int> Half(int x) {

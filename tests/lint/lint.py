@@ -27,6 +27,7 @@ GUARDED_INCLUDES = {
     r"re2/": ["common/policy"],
     r"spdlog/|fmt/": ["common/base"],
     r"xxhash\.h": ["common/base"],
+    r"zlib\.h": ["worker/checkpoint"],
 }
 
 # What would make a pure package depend on time, chance, threads or I/O.
