@@ -218,7 +218,8 @@ absl::StatusOr<std::string> ManifestToText(const CheckpointManifest& manifest) {
   LOCKSTEP_RETURN_IF_ERROR(Validate(manifest));
   // A line for each member.
   std::string text;
-  for (const auto& [name, value] : ToJson(manifest).items()) {
+  const ordered_json members = ToJson(manifest);
+  for (const auto& [name, value] : members.items()) {
     absl::StrAppend(&text, text.empty() ? "{" : ",\n", "\"", name, "\":", value.dump());
   }
   return absl::StrCat(text, kChecksum, ChecksumOf(text), kEnd);
