@@ -1,9 +1,10 @@
-"""Checks an exported checkpoint against the checkpoint's own files, with Python's torch.
+"""Checks exported checkpoints against the checkpoints' own files, with Python's torch.
 
-usage: check_export.py FOLDER EXPORT
+usage: check_export.py FOLDER EXPORT [FOLDER EXPORT ...]
 
-Reads the shards in FOLDER as its README describes them, loads EXPORT with weights_only=True, and
-compares; then torch's optimizer takes the state and makes a step. Exits 1 at the first difference.
+Reads the shards in FOLDER as worker/checkpoint/README.md describes them, loads EXPORT with
+weights_only=True, and compares; then torch's optimizer takes the state and makes a step. Exits 1 at
+the first difference.
 """
 import json
 import re
@@ -69,8 +70,7 @@ def make_optimizer(settings, parameters):
     return getattr(torch.optim, settings["name"])(groups, **arguments), groups
 
 
-def main():
-    folder, path = Path(sys.argv[1]), sys.argv[2]
+def check(folder, path):
     manifest = json.loads((folder / "manifest.json").read_text())
     plan, model = manifest["plan"], manifest["model"]
     shards = [read_safetensors(folder / file["name"]) for file in manifest["files"][:-1]]
@@ -158,6 +158,13 @@ def main():
         if parameter.requires_grad:
             parameter.grad = torch.ones_like(parameter)
     optimizer.step()
+
+
+def main():
+    paths = sys.argv[1:]
+    for folder, path in zip(paths[::2], paths[1::2], strict=True):
+        check(Path(folder), path)
+    print(f"{len(paths) // 2} exports are right")
 
 
 if __name__ == "__main__":

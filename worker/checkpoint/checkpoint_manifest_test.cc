@@ -144,8 +144,8 @@ TEST(CheckpointManifest, WrongMembersAreRefusedAlsoWithARightChecksum) {
       {"\"beta1\":0.9", "\"beta1\":true", "manifest.optimizer.beta1"},
       {"\"beta1\":0.9", "\"beta1\":1.9", "beta1"},
       {"\"trainable\":true", "\"trainable\":1", "expected true or false"},
-      {"\"shape\":[", "\"shape\":[\"\",", "expected integers only"},
-      {"\"shape\":[", "\"shape\":[-3,", ""},
+      {"\"shape\":", "\"shape\":[\"\"],\"was\":", "expected integers only"},
+      {"\"shape\":", "\"shape\":[-3],\"was\":", "negative"},
       {"\"dtype\":\"", "\"dtype\":\"x", "expected the name of an element type"},
       {"\"blocks\":[", "\"blocks\":[3,", "manifest.plan.blocks[0] is 3; expected an object"},
       {"\"shards\":[", "\"shards\":{},\"other\":[", "expected an array"},
@@ -154,7 +154,8 @@ TEST(CheckpointManifest, WrongMembersAreRefusedAlsoWithARightChecksum) {
     const std::string changed = Resummed(absl::StrReplaceAll(text, {{c.from, c.to}}));
     ASSERT_NE(changed, text) << c.from;
     EXPECT_THAT(ManifestFromText(changed),
-                StatusIs(absl::StatusCode::kDataLoss, HasSubstr(c.why)));
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr(c.why)))
+        << c.from;
   }
   EXPECT_THAT(ManifestFromText(Resummed(
                   absl::StrReplaceAll(text, {{"\"format\":1", "\"format\":2"}}))),
