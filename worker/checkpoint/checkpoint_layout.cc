@@ -50,11 +50,11 @@ std::string SlotTensor(absl::string_view slot) { return absl::StrCat("state.", s
 
 std::string ParametersTensor(DType dtype) { return absl::StrCat("parameters.", DTypeName(dtype)); }
 
-std::vector<TensorSpec> ShardTensors(const ShardPlan& plan, const std::vector<StateSlot>& slots,
+std::vector<TensorSpec> ShardTensors(const ShardPlan& plan, const std::vector<CheckpointSlot>& slots,
                                      int rank) {
   const Shard& shard = plan.shards[rank];
   std::vector<TensorSpec> tensors;
-  for (const StateSlot& slot : slots) {
+  for (const CheckpointSlot& slot : slots) {
     tensors.push_back({.name = SlotTensor(slot.name),
                        .dtype = DType::kFloat32,
                        .shape = {PartOf(shard, slot.begin, plan.flat_elements).elements()}});

@@ -29,11 +29,11 @@ struct CheckpointId {
 
 // An optimizer's state of one float32 for each of the elements [begin, flat_elements) of the flat
 // space: "exp_avg", "master", ...
-struct StateSlot {
+struct CheckpointSlot {
   std::string name;
   std::int64_t begin = 0;
 
-  bool operator==(const StateSlot&) const = default;
+  bool operator==(const CheckpointSlot&) const = default;
 };
 
 // "step-000000000123", and back; nothing for other names.
@@ -55,7 +55,7 @@ Shard PartOf(const Shard& shard, std::int64_t begin, std::int64_t end);
 // none.
 std::string SlotTensor(absl::string_view slot);
 std::string ParametersTensor(DType dtype);
-std::vector<TensorSpec> ShardTensors(const ShardPlan& plan, const std::vector<StateSlot>& slots,
+std::vector<TensorSpec> ShardTensors(const ShardPlan& plan, const std::vector<CheckpointSlot>& slots,
                                      int rank);
 SafetensorsMetadata ShardMetadata(const CheckpointId& id, const ShardPlan& plan, int rank);
 

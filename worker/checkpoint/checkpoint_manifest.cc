@@ -57,13 +57,13 @@ absl::Status CheckPlacements(const Manifest& model, const ShardPlan& plan) {
                 "not in the plan", "a place for it");
 }
 
-absl::Status CheckSlots(const std::vector<StateSlot>& slots, const ShardPlan& plan) {
+absl::Status CheckSlots(const std::vector<CheckpointSlot>& slots, const ShardPlan& plan) {
   if (slots.size() > kMaxSlots) {
     return Refuse("the number of state slots", absl::StrCat(slots.size()),
                   absl::StrCat(kMaxSlots, " at most"));
   }
   std::set<absl::string_view> names;
-  for (const StateSlot& slot : slots) {
+  for (const CheckpointSlot& slot : slots) {
     if (slot.name.empty() || slot.name.size() > kMaxNameBytes || !IsPrintable(slot.name) ||
         !names.insert(slot.name).second) {
       return Refuse("a state slot's name", Quoted(slot.name), "a printable one, once");

@@ -42,7 +42,7 @@ struct CheckpointManifest {
   std::int64_t optimizer_steps = 0;  // that its state has seen
   Manifest model;                    // model.optimizer is Describe(optimizer)
   ShardPlan plan;
-  std::vector<StateSlot> slots;
+  std::vector<CheckpointSlot> slots;
   std::vector<CheckpointFile> files;  // shards by rank, then the replicated file
 };
 

@@ -70,7 +70,7 @@ absl::Status CheckpointReader::ReadFlat(const std::string& tensor, const Shard& 
 
 absl::Status CheckpointReader::ReadSlot(absl::string_view slot, std::int64_t begin,
                                         std::span<float> out) {
-  const auto at = std::ranges::find(manifest_.slots, slot, &StateSlot::name);
+  const auto at = std::ranges::find(manifest_.slots, slot, &CheckpointSlot::name);
   if (at == manifest_.slots.end()) {
     return absl::NotFoundError(
         absl::StrCat("checkpoint ", directory_, " has no state slot ", Quoted(slot)));

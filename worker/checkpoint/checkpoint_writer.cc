@@ -39,7 +39,7 @@ absl::Status MakeDirectories(FileSystem& files, const std::string& root,
 absl::StatusOr<CheckpointFile> Write(FileSystem& files, const std::string& root,
                                      const CheckpointId& id, std::string name,
                                      const SafetensorsMetadata& metadata,
-                                     const std::vector<NamedTensor>& tensors) {
+                                     const std::vector<FileTensor>& tensors) {
   const std::string directory = DirectoryFor(root, id.step);
   LOCKSTEP_RETURN_IF_ERROR(CheckNotComplete(files, directory));
   LOCKSTEP_RETURN_IF_ERROR(MakeDirectories(files, root, directory));
@@ -53,7 +53,7 @@ absl::StatusOr<CheckpointFile> Write(FileSystem& files, const std::string& root,
 
 absl::StatusOr<CheckpointFile> WriteShard(FileSystem& files, const std::string& root,
                                           const CheckpointId& id, const ShardPlan& plan,
-                                          const std::vector<StateSlot>& slots, int rank,
+                                          const std::vector<CheckpointSlot>& slots, int rank,
                                           const ShardData& data) {
   LOCKSTEP_RETURN_IF_ERROR(Validate(plan));
   const int world_size = static_cast<int>(plan.shards.size());
@@ -70,7 +70,7 @@ absl::StatusOr<CheckpointFile> WriteShard(FileSystem& files, const std::string& 
         data.parameters.size(), " blocks of parameters; expected ", slots.size(), " and ",
         plan.blocks.size()));
   }
-  std::vector<NamedTensor> tensors;
+  std::vector<FileTensor> tensors;
   for (TensorSpec& spec : ShardTensors(plan, slots, rank)) {
     tensors.push_back({.spec = std::move(spec), .bytes = bytes[tensors.size()]});
   }
@@ -80,7 +80,7 @@ absl::StatusOr<CheckpointFile> WriteShard(FileSystem& files, const std::string& 
 
 absl::StatusOr<CheckpointFile> WriteReplicated(FileSystem& files, const std::string& root,
                                                const CheckpointId& id,
-                                               const std::vector<NamedTensor>& tensors) {
+                                               const std::vector<FileTensor>& tensors) {
   return Write(files, root, id, kReplicatedFile, ReplicatedMetadata(id), tensors);
 }
 

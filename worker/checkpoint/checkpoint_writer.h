@@ -36,13 +36,13 @@ struct ShardData {
 // or removed with the directory.
 absl::StatusOr<CheckpointFile> WriteShard(FileSystem& files, const std::string& root,
                                           const CheckpointId& id, const ShardPlan& plan,
-                                          const std::vector<StateSlot>& slots, int rank,
+                                          const std::vector<CheckpointSlot>& slots, int rank,
                                           const ShardData& data);
 
 // `tensors`: those of ReplicatedTensors() of the model, in any order.
 absl::StatusOr<CheckpointFile> WriteReplicated(FileSystem& files, const std::string& root,
                                                const CheckpointId& id,
-                                               const std::vector<NamedTensor>& tensors);
+                                               const std::vector<FileTensor>& tensors);
 
 // Checks that the files are there, of that size, that checkpoint and that content by their
 // headers, and then writes the manifest. Errors also: DataLoss names the file that is not what

@@ -121,12 +121,12 @@ class StateDicts {
   }
 
   // Whether the slot has all elements of the parameter.
-  static bool Covers(const StateSlot& slot, const Placement& placement) {
+  static bool Covers(const CheckpointSlot& slot, const Placement& placement) {
     return slot.begin <= placement.offset;
   }
 
   // Torch's optimizers have no masters.
-  static bool IsTorchs(const StateSlot& slot, const Placement& placement) {
+  static bool IsTorchs(const CheckpointSlot& slot, const Placement& placement) {
     return slot.name != kMasterSlot && Covers(slot, placement);
   }
 
@@ -140,7 +140,7 @@ class StateDicts {
         if (!parameter->trainable || manifest_.optimizer_steps == 0) continue;
         const Placement* placement = placements_.at(parameter->tensor.name);
         const bool has_slot = std::ranges::any_of(
-            manifest_.slots, [&](const StateSlot& slot) { return IsTorchs(slot, *placement); });
+            manifest_.slots, [&](const CheckpointSlot& slot) { return IsTorchs(slot, *placement); });
         if (!has_step && !has_slot) continue;
         pickle_.Int(number);
         pickle_.BeginDict();
@@ -149,7 +149,7 @@ class StateDicts {
           pickle_.Text("step");
           Tensor({{.name = "step", .dtype = DType::kFloat32}, FromStep{}});
         }
-        for (const StateSlot& slot : manifest_.slots) {
+        for (const CheckpointSlot& slot : manifest_.slots) {
           if (!IsTorchs(slot, *placement)) continue;
           pickle_.Text(slot.name);
           Tensor({FloatsLike(parameter->tensor), FromSlot{placement, slot.name}});
@@ -226,8 +226,8 @@ class StateDicts {
   }
 
   void WriteMasters() {
-    const StateSlot* masters = nullptr;
-    for (const StateSlot& slot : manifest_.slots) {
+    const CheckpointSlot* masters = nullptr;
+    for (const CheckpointSlot& slot : manifest_.slots) {
       if (slot.name == kMasterSlot) masters = &slot;
     }
     if (masters == nullptr) return;

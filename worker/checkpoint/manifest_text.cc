@@ -145,7 +145,7 @@ absl::Status Read(const JsonObject& object, ShardPlan* plan) {
 
 ordered_json ToJson(const CheckpointManifest& manifest) {
   ordered_json slots = ordered_json::array();
-  for (const StateSlot& slot : manifest.slots) {
+  for (const CheckpointSlot& slot : manifest.slots) {
     slots.push_back({{"name", slot.name}, {"begin", slot.begin}});
   }
   ordered_json files = ordered_json::array();
@@ -188,7 +188,7 @@ absl::Status Read(const JsonObject& object, CheckpointManifest* manifest) {
     return read.Read("xxh128", &file.sum.checksum);
   }));
   LOCKSTEP_RETURN_IF_ERROR(ForEachIn(object, "slots", [&](const JsonObject& read) {
-    StateSlot& slot = manifest->slots.emplace_back();
+    CheckpointSlot& slot = manifest->slots.emplace_back();
     LOCKSTEP_RETURN_IF_ERROR(read.Read("name", &slot.name));
     return read.Read("begin", &slot.begin);
   }));

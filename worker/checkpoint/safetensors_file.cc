@@ -30,11 +30,11 @@ absl::StatusOr<SafetensorsHeader> ReadHeader(const InputFile& file) {
 
 absl::StatusOr<FileSum> WriteSafetensors(FileSystem& files, const std::string& path,
                                          absl::string_view tag, const SafetensorsMetadata& metadata,
-                                         const std::vector<NamedTensor>& tensors) {
+                                         const std::vector<FileTensor>& tensors) {
   std::vector<TensorSpec> specs;
-  for (const NamedTensor& tensor : tensors) specs.push_back(tensor.spec);
+  for (const FileTensor& tensor : tensors) specs.push_back(tensor.spec);
   LOCKSTEP_ASSIGN_OR_RETURN(const SafetensorsLayout layout, LayOutSafetensors(metadata, specs));
-  for (const NamedTensor& tensor : tensors) {
+  for (const FileTensor& tensor : tensors) {
     if (static_cast<std::int64_t>(tensor.bytes.size()) == tensor.spec.bytes()) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "tensor ", Quoted(tensor.spec.name), " is ", tensor.spec.ToString(), " with ",

@@ -21,7 +21,7 @@
 
 namespace lockstep {
 
-struct NamedTensor {
+struct FileTensor {
   TensorSpec spec;
   std::span<const std::byte> bytes;  // contiguous, spec.bytes() of them
 };
@@ -30,7 +30,7 @@ struct NamedTensor {
 //   tensor has another number of bytes.
 absl::StatusOr<FileSum> WriteSafetensors(FileSystem& files, const std::string& path,
                                          absl::string_view tag, const SafetensorsMetadata& metadata,
-                                         const std::vector<NamedTensor>& tensors);
+                                         const std::vector<FileTensor>& tensors);
 
 class SafetensorsFile {
  public:

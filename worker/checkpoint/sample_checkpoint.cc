@@ -80,7 +80,7 @@ SampleCheckpoint RandomCheckpoint(Prng& prng, int world_size, std::int64_t step,
   manifest.slots = {{.name = "exp_avg"},
                     {.name = "exp_avg_sq"},
                     {.name = "master", .begin = has_floats ? plan.blocks[0].end : 0}};
-  for (const StateSlot& slot : manifest.slots) {
+  for (const CheckpointSlot& slot : manifest.slots) {
     std::vector<float>& values = sample.slots.emplace_back();
     for (std::int64_t i = slot.begin; i < plan.flat_elements; ++i) {
       values.push_back(static_cast<float>(prng.Unit()));
@@ -124,7 +124,7 @@ absl::Status WriteSample(FileSystem& files, const std::string& root, SampleCheck
                                          static_cast<int>(rank), data));
     manifest.files.push_back(std::move(file));
   }
-  std::vector<NamedTensor> replicated;
+  std::vector<FileTensor> replicated;
   for (const TensorSpec& tensor : ReplicatedTensors(manifest.model)) {
     replicated.push_back({.spec = tensor, .bytes = sample.replicated.at(tensor.name)});
   }
@@ -145,7 +145,7 @@ absl::Status ReadAndCompare(const FileSystem& files, const std::string& root,
     LOCKSTEP_ASSIGN_OR_RETURN(const std::string expected_text, ManifestToText(expected));
     if (text != expected_text) return Differs("the manifest");
     for (std::size_t i = 0; i < sample.slots.size(); ++i) {
-      const StateSlot& slot = expected.slots[i];
+      const CheckpointSlot& slot = expected.slots[i];
       const Shard part = PartOf(shard, slot.begin, plan.flat_elements);
       if (part.elements() == 0) continue;
       std::vector<float> read(static_cast<std::size_t>(part.elements()));

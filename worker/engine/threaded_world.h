@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "worker/engine/checkpoint_saver.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/manual_link.h"
 #include "worker/engine/vector_model.h"
@@ -37,6 +38,8 @@ class ThreadedWorld {
   VectorModel& model(int rank) { return ranks_[rank]->model; }
   ManualLink& link(int rank) { return ranks_[rank]->link; }
   Engine& engine(int rank) { return *ranks_[rank]->engine; }
+  // Null unless set before Join(): no checkpoints.
+  std::shared_ptr<CheckpointSaver>& saver(int rank) { return ranks_[rank]->saver; }
 
   // To all ranks. The models must be complete.
   void Propose(const SyncPolicy& policy, Epoch epoch = Epoch(1)) {
@@ -65,6 +68,7 @@ class ThreadedWorld {
     EngineOptions options = {.worker = members_[rank],
                              .join_timeout = absl::Seconds(60),
                              .operation_timeout = operation_timeout};
+    options.saver = ranks_[rank]->saver;
     if (on_phase) {
       options.on_phase = [this, rank](StepPhase phase, std::int64_t step) {
         on_phase(rank, phase, step);
@@ -111,6 +115,7 @@ class ThreadedWorld {
 
     VectorModel model;
     ManualLink link;
+    std::shared_ptr<CheckpointSaver> saver;
     std::unique_ptr<Engine> engine;  // before its model and link go
   };
 
