@@ -156,6 +156,24 @@ absl::StatusOr<v1::GetShardPlanResponse> Client::GetShardPlan(const std::string&
   return impl_->Call(impl_->jobs(), &v1::JobService::Stub::GetShardPlan, request, options);
 }
 
+absl::StatusOr<std::int64_t> Client::DrainWorker(const v1::DrainWorkerRequest& request,
+                                                 const CallOptions& options) {
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const v1::DrainWorkerResponse response,
+      impl_->Call(impl_->jobs(), &v1::JobService::Stub::DrainWorker, request, options));
+  return response.log_number();
+}
+
+absl::StatusOr<std::int64_t> Client::CheckpointNow(const std::string& job,
+                                                   const CallOptions& options) {
+  v1::CheckpointNowRequest request;
+  request.set_job(job);
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const v1::CheckpointNowResponse response,
+      impl_->Call(impl_->jobs(), &v1::JobService::Stub::CheckpointNow, request, options));
+  return response.log_number();
+}
+
 absl::StatusOr<v1::SyncPolicyRevision> Client::GetSyncPolicy(const std::string& job,
                                                              std::int64_t revision,
                                                              const CallOptions& options) {

@@ -43,6 +43,12 @@ class Client {
   absl::StatusOr<v1::GetShardPlanResponse> GetShardPlan(const std::string& job,
                                                         const CallOptions& options = {});
 
+  // The entry's number in the job's control log.
+  absl::StatusOr<std::int64_t> DrainWorker(const v1::DrainWorkerRequest& request,
+                                           const CallOptions& options = {});
+  absl::StatusOr<std::int64_t> CheckpointNow(const std::string& job,
+                                             const CallOptions& options = {});
+
   // `revision` 0 is the newest.
   absl::StatusOr<v1::SyncPolicyRevision> GetSyncPolicy(const std::string& job,
                                                        std::int64_t revision = 0,

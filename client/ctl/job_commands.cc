@@ -10,6 +10,7 @@
 #include "client/ctl/policy_files.h"
 #include "client/ctl/progress.h"
 #include "client/ctl/render.h"
+#include "client/ctl/wait.h"
 #include "proto/convert/convert.h"
 
 namespace lockstep {
@@ -39,6 +40,7 @@ struct CreateFlags {
   std::optional<absl::Duration> lease;
   std::optional<absl::Duration> ready_timeout;
   int optimizer_replicas = 1;
+  std::optional<absl::Duration> stall_timeout;
   std::string policy_file;
 };
 
@@ -51,6 +53,7 @@ ExitCode CreateJob(Context& context, const CreateFlags& flags) {
   if (flags.join_window) *spec.mutable_join_window() = ToProto(*flags.join_window);
   if (flags.lease) *spec.mutable_lease() = ToProto(*flags.lease);
   if (flags.ready_timeout) *spec.mutable_ready_timeout() = ToProto(*flags.ready_timeout);
+  if (flags.stall_timeout) *spec.mutable_stall_timeout() = ToProto(*flags.stall_timeout);
   spec.set_optimizer_replicas(flags.optimizer_replicas);
   if (!flags.policy_file.empty()) {
     absl::StatusOr<v1::SyncPolicy> policy = ReadPolicy(flags.policy_file);
@@ -124,6 +127,59 @@ ExitCode ShowPlan(Context& context, const std::string& name) {
   return ExitCode::kOk;
 }
 
+struct DrainFlags {
+  std::string job;
+  std::string worker;
+  bool allow_waiting = false;
+  bool wait = false;
+};
+
+ExitCode Drain(Context& context, const DrainFlags& flags) {
+  v1::DrainWorkerRequest request;
+  request.set_job(flags.job);
+  request.set_worker(flags.worker);
+  request.set_allow_waiting(flags.allow_waiting);
+  const absl::StatusOr<std::int64_t> number = context.client->DrainWorker(request, context.call());
+  if (!number.ok()) return Fail(number.status());
+  if (flags.wait) {
+    const ExitCode waited = AwaitAbsence(context, flags.job, flags.worker);
+    if (waited != ExitCode::kOk) return waited;
+  }
+  if (context.json) {
+    v1::DrainWorkerResponse response;
+    response.set_log_number(*number);
+    Print(RenderJson(response));
+  } else {
+    Print(absl::StrCat("drain of ", flags.worker, " is entry ", *number, " of the control log",
+                       flags.wait ? "; it takes no more part\n" : "\n"));
+  }
+  return ExitCode::kOk;
+}
+
+struct CheckpointFlags {
+  std::string job;
+  bool wait = false;
+};
+
+ExitCode Checkpoint(Context& context, const CheckpointFlags& flags) {
+  const absl::StatusOr<std::int64_t> number =
+      context.client->CheckpointNow(flags.job, context.call());
+  if (!number.ok()) return Fail(number.status());
+  if (flags.wait) {
+    const ExitCode waited = AwaitEntry(context, flags.job, *number);
+    if (waited != ExitCode::kOk) return waited;
+  }
+  if (context.json) {
+    v1::CheckpointNowResponse response;
+    response.set_log_number(*number);
+    Print(RenderJson(response));
+  } else {
+    Print(absl::StrCat("checkpoint is entry ", *number, " of the control log",
+                       flags.wait ? " and took effect on all workers\n" : "\n"));
+  }
+  return ExitCode::kOk;
+}
+
 // A command whose only argument is the job.
 void AddOnJob(CLI::App* app, const std::string& name, const std::string& help, Context* context,
               Command* chosen, ExitCode (*run)(Context&, const std::string&)) {
@@ -150,6 +206,9 @@ void AddCreate(CLI::App* app, Context* context, Command* chosen) {
               "silence that ends a worker's membership; default: 10s");
   AddDuration(command, "--ready-timeout", &flags->ready_timeout,
               "time for all members to get ready; default: 1m");
+  AddDuration(command, "--stall-timeout", &flags->stall_timeout,
+              "a worker that makes no step for so long while others wait for it is put out; 0: "
+              "never; default: 2m");
   command->add_option("--optimizer-replicas", flags->optimizer_replicas,
                       "workers that keep each shard's optimizer state: 2, so that one may be "
                       "lost, or 1")
@@ -168,16 +227,42 @@ void AddWatch(CLI::App* app, Context* context, Command* chosen) {
   command->callback([=] { *chosen = [=] { return WatchJob(*context, *job, *once); }; });
 }
 
+void AddDrain(CLI::App* app, Context* context, Command* chosen) {
+  CLI::App* command = app->add_subcommand(
+      "drain", "have one worker stop between two steps; the others go on without it");
+  auto flags = std::make_shared<DrainFlags>();
+  command->add_option("job", flags->job, kJobHelp)->required();
+  command->add_option("worker", flags->worker, "the worker's name")->required();
+  command->add_flag("--allow-waiting", flags->allow_waiting,
+                    "also if too few workers for an epoch are left");
+  command->add_flag("--wait", flags->wait,
+                    "wait until it takes no more part, up to --timeout (1m)");
+  command->callback([=] { *chosen = [=] { return Drain(*context, *flags); }; });
+}
+
+void AddCheckpoint(CLI::App* app, Context* context, Command* chosen) {
+  CLI::App* command =
+      app->add_subcommand("checkpoint", "have the workers make a checkpoint between two steps");
+  auto flags = std::make_shared<CheckpointFlags>();
+  command->add_option("job", flags->job, kJobHelp)->required();
+  command->add_flag("--wait", flags->wait,
+                    "wait until it took effect on all workers, up to --timeout (1m)");
+  command->callback([=] { *chosen = [=] { return Checkpoint(*context, *flags); }; });
+}
+
 }  // namespace
 
 void AddJobCommands(CLI::App* app, Context* context, Command* chosen) {
-  CLI::App* job = app->add_subcommand("job", "jobs: list, create, status, watch, delete");
+  CLI::App* job = app->add_subcommand("job", "jobs: list, create, status, watch, drain, "
+                                             "checkpoint, delete");
   job->require_subcommand(1);
   CLI::App* list = job->add_subcommand("list", "all jobs");
   list->callback([=] { *chosen = [=] { return ListJobs(*context); }; });
   AddCreate(job, context, chosen);
   AddOnJob(job, "status", "one job and its workers", context, chosen, ShowJob);
   AddWatch(job, context, chosen);
+  AddDrain(job, context, chosen);
+  AddCheckpoint(job, context, chosen);
   AddOnJob(job, "delete", "forget a job that no worker attends", context, chosen, DeleteJob);
   AddOnJob(app, "workers", "the workers of a job", context, chosen, ListWorkers);
   AddOnJob(app, "plan", "which rank owns which shard", context, chosen, ShowPlan);

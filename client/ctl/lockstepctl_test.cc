@@ -258,6 +258,56 @@ TEST_F(Lockstepctl, WaitsForWorkersByNameAndTellsTheStep) {
   EXPECT_EQ(syncing.get().code, 0);
   EXPECT_THAT(Run("workers mnist").out, HasSubstr("w0"));
   EXPECT_THAT(Run("plan mnist").out, HasSubstr("of 1 parameters"));
+
+  auto checkpoint = std::async(std::launch::async,
+                               [this] { return Run("job checkpoint mnist --wait --timeout 20"); });
+  heard.Clear();
+  while (!heard.has_new_entries()) ASSERT_TRUE(worker.Read(&heard));
+  EXPECT_TRUE(heard.new_entries().entries(0).has_checkpoint_once());
+  ASSERT_TRUE(worker.Apply(3, 43));
+  EXPECT_EQ(checkpoint.get().out,
+            "checkpoint is entry 3 of the control log and took effect on all workers\n");
+
+  const Outcome refused = Run("job drain mnist w0");
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("0 of at least 1 workers are left"));
+  auto drain = std::async(std::launch::async, [this] {
+    return Run("job drain mnist w0 --allow-waiting --wait --timeout 20");
+  });
+  heard.Clear();
+  while (!heard.has_new_entries()) ASSERT_TRUE(worker.Read(&heard));
+  EXPECT_EQ(heard.new_entries().entries(0).regroup().drain(), "w0");
+  ASSERT_TRUE(worker.Apply(4, 44));
+  v1::AttendRequest stopped;
+  stopped.mutable_epoch_stopped()->set_epoch(worker.epoch());
+  stopped.mutable_epoch_stopped()->set_step(44);
+  ASSERT_TRUE(worker.Write(stopped));
+  EXPECT_EQ(drain.get().out,
+            "drain of w0 is entry 4 of the control log; it takes no more part\n");
+  EXPECT_THAT(worker.Finish(), StatusIs(absl::StatusCode::kCancelled));
+}
+
+TEST_F(Lockstepctl, DoesNotWaitForADrainLongerThanItIsTold) {
+  ASSERT_THAT(CreateJob("mnist"), IsOk());
+  RawWorker worker(*membership_);
+  worker.Join("mnist", "w0");
+  const Outcome late = Run("job drain mnist w0 --allow-waiting --wait --timeout 300ms");
+  EXPECT_EQ(late.code, 4);
+  EXPECT_THAT(late.err, HasSubstr("worker 'w0' of job 'mnist' was not drained within 300ms"));
+}
+
+TEST_F(Lockstepctl, MakesAJobThatMayLoseAWorker) {
+  EXPECT_EQ(Run("job create a --min-workers 2 --optimizer-replicas 2 --stall-timeout 30s").code, 0);
+  const auto spec = nlohmann::json::parse(Run("job status a --json").out)["job"]["spec"];
+  EXPECT_EQ(spec["optimizer_replicas"], 2);
+  EXPECT_EQ(spec["stall_timeout"], "30s");
+  EXPECT_THAT(Run("job status a").out, HasSubstr("state of each shard on 2 workers"));
+  EXPECT_EQ(Run("job create b --stall-timeout 0s").code, 0);
+  const auto never = nlohmann::json::parse(Run("job status b --json").out)["job"]["spec"];
+  EXPECT_EQ(never["stall_timeout"], "0s");
+  EXPECT_EQ(never["optimizer_replicas"], 1);
+  EXPECT_THAT(Run("job create c --optimizer-replicas 3").err,
+              HasSubstr("optimizer_replicas is 3; it must be between 1 and 2"));
 }
 
 }  // namespace

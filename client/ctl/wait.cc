@@ -26,4 +26,24 @@ ExitCode AwaitEntry(Context& context, const std::string& job, std::int64_t log_n
   return ExitCode::kWaitTimedOut;
 }
 
+ExitCode AwaitAbsence(Context& context, const std::string& job, const std::string& worker) {
+  std::string said;
+  const absl::Status watched =
+      context.client->WatchJob(job, context.wait(), [&](const v1::WatchJobResponse& state) {
+        bool is_there = false;
+        for (const v1::Worker& one : state.workers()) {
+          is_there = is_there || one.name() == worker;
+        }
+        if (is_there && state.job().detail() != said) Say(state.job().detail() + "\n");
+        said = state.job().detail();
+        return is_there;
+      });
+  if (watched.ok()) return ExitCode::kOk;
+  if (!absl::IsDeadlineExceeded(watched)) return Fail(watched);
+  Fail(absl::DeadlineExceededError(absl::StrCat(
+      "worker '", worker, "' of job '", job, "' was not drained within ",
+      absl::FormatDuration(context.wait()), "; it may still be (", said, ")")));
+  return ExitCode::kWaitTimedOut;
+}
+
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Waits until a control entry took effect on all members of a job.
+// Waits for what a control entry brings about.
 #ifndef LOCKSTEP_CLIENT_CTL_WAIT_H_
 #define LOCKSTEP_CLIENT_CTL_WAIT_H_
 
@@ -9,9 +9,12 @@
 
 namespace lockstep {
 
-// Says on standard error who is missing, whenever that changes. kWaitTimedOut
-// after context.wait().
+// Until it took effect on all members. Says on standard error who is missing, whenever
+// that changes. kWaitTimedOut after context.wait().
 ExitCode AwaitEntry(Context& context, const std::string& job, std::int64_t log_number);
+
+// The same until the worker is no member and does not wait to be one.
+ExitCode AwaitAbsence(Context& context, const std::string& job, const std::string& worker);
 
 }  // namespace lockstep
 

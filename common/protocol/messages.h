@@ -192,6 +192,7 @@ struct NewEntries {
 
 struct AbortEpoch {
   Epoch epoch;
+  // CANCELLED: this start of the worker was drained, and is not to attend again.
   absl::Status why;
 
   bool operator==(const AbortEpoch&) const = default;

@@ -29,6 +29,7 @@ v1::JobSpec ToProto(const JobSpec& spec) {
   *proto.mutable_join_window() = ToProto(spec.join_window);
   *proto.mutable_lease() = ToProto(spec.lease);
   *proto.mutable_ready_timeout() = ToProto(spec.ready_timeout);
+  *proto.mutable_stall_timeout() = ToProto(spec.stall_timeout);
   *proto.mutable_policy() = ToProto(spec.policy);
   proto.set_optimizer_replicas(spec.optimizer_replicas);
   return proto;
@@ -50,6 +51,8 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& proto) {
   LOCKSTEP_RETURN_IF_ERROR(Read("lease", proto.has_lease(), proto.lease(), spec.lease));
   LOCKSTEP_RETURN_IF_ERROR(
       Read("ready_timeout", proto.has_ready_timeout(), proto.ready_timeout(), spec.ready_timeout));
+  LOCKSTEP_RETURN_IF_ERROR(
+      Read("stall_timeout", proto.has_stall_timeout(), proto.stall_timeout(), spec.stall_timeout));
   if (proto.optimizer_replicas() != 0) spec.optimizer_replicas = proto.optimizer_replicas();
   LOCKSTEP_RETURN_IF_ERROR(Read("policy", proto.has_policy(), proto.policy(), spec.policy));
   return spec;

@@ -10,25 +10,10 @@
 #include "coordinator/core/fold.h"
 
 namespace lockstep {
-namespace {
-
-// The first moment at which a Tick changes something; Infinite(): never.
-MonoTime NextDeadline(const JobState& job) {
-  MonoTime next = MonoTime::Infinite();
-  for (const auto& [name, worker] : job.workers) {
-    if (worker.stage == WorkerStage::kLeft) continue;
-    next = std::min(next, worker.last_heard + job.spec.lease);
-  }
-  if (job.window_end) next = std::min(next, *job.window_end);
-  if (job.stage == JobStage::kForming) next = std::min(next, job.epoch->ready_deadline);
-  return next;
-}
-
-}  // namespace
-
 absl::StatusOr<CoordinatorFsm> CoordinatorFsm::Recover(std::span<const Record> records,
                                                        MonoTime now) {
   CoordinatorFsm fsm;
+  fsm.now_ = now;
   for (std::size_t i = 0; i < records.size(); ++i) {
     const absl::Status applied = Apply(records[i], fsm.state_);
     if (!applied.ok()) {
@@ -77,6 +62,7 @@ Effects CoordinatorFsm::Begin() {
 
 Effects CoordinatorFsm::Step(MonoTime now, const Event& event) {
   Effects out;
+  now_ = now;
   std::visit([&](const auto& e) { On(now, e, out); }, event);
   out.wake_at = WakeAt();
   return out;
@@ -91,6 +77,7 @@ void CoordinatorFsm::Settle(MonoTime now, JobState& job, Effects& out) {
   EndIfAllStopped(job, out);
   if (job.stage == JobStage::kWaiting) FormIfPossible(now, job, out);
   if (job.stage == JobStage::kForming) StartIfReady(job, out);
+  RegroupIfWorkersWait(now, job, out);
   SendNewEntries(job, out);
   job.detail = DescribeJob(job);
   wake_[job.spec.name] = NextDeadline(job);
@@ -125,10 +112,13 @@ void CoordinatorFsm::On(MonoTime now, const MessageReceived& event, Effects& out
   if (attendee == streams_.end()) return;
   JobState& job = state_.jobs.at(attendee->second.job);
   WorkerState& worker = job.workers.at(attendee->second.worker);
+  const bool is_back = worker.stage == WorkerStage::kAttending && IsSilent(job, worker, now) &&
+                       (worker.is_survivor || job.stage == JobStage::kRunning);
   worker.last_heard = now;
   if (const auto* heartbeat = std::get_if<Heartbeat>(&event.message)) {
-    // Frequent, and no cause for anything to form or start.
+    // Frequent, and else no cause for anything to form or start.
     Hear(job, worker, *heartbeat, out);
+    if (is_back) Settle(now, job, out);
     out.changed_jobs.insert(job.spec.name);
     return;
   }
@@ -150,16 +140,22 @@ void CoordinatorFsm::On(MonoTime now, const StreamBroke& event, Effects& out) {
   streams_.erase(attendee);
   worker.stream = StreamId();
   worker.stage = WorkerStage::kSuspect;
+  worker.broke_at = now;
   Settle(now, job, out);
 }
 
 void CoordinatorFsm::On(MonoTime now, const Tick&, Effects& out) {
   for (auto& [name, job] : state_.jobs) {
     if (now < wake_[name]) continue;
-    const bool window_closes = job.window_end && now >= *job.window_end;
-    bool changed = ExpireLeases(now, job, out);
+    bool changed = false;
+    for (const std::optional<MonoTime>& time : {job.window_end, job.regroup_at, job.retry_at}) {
+      changed = changed || (time && now >= *time);
+    }
+    changed = ExpireLeases(now, job, out) || changed;
     changed = ExpireReadiness(now, job, out) || changed;
-    if (changed || window_closes) {
+    changed = ExpireReturns(now, job, out) || changed;
+    changed = ExpireStalls(now, job, out) || changed;
+    if (changed) {
       Settle(now, job, out);
     } else {
       wake_[name] = NextDeadline(job);

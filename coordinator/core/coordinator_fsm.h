@@ -68,9 +68,13 @@ class CoordinatorFsm {
   absl::StatusOr<Reply> Do(absl::Time wall_time, const DeleteJob& request, Effects& out);
   absl::StatusOr<Reply> Do(absl::Time wall_time, const UpdateSyncPolicy& request, Effects& out);
   absl::StatusOr<Reply> Do(absl::Time wall_time, const SyncNow& request, Effects& out);
+  absl::StatusOr<Reply> Do(absl::Time wall_time, const DrainWorker& request, Effects& out);
+  absl::StatusOr<Reply> Do(absl::Time wall_time, const CheckpointNow& request, Effects& out);
   absl::StatusOr<JobState*> FindJob(const std::string& name);
+  Reply Append(const JobState& job, Decision decision, absl::Time wall_time, Effects& out);
 
   // worker_messages.cc
+  void NoteStep(JobState& job, WorkerState& worker, std::int64_t step);
   void Greet(MonoTime now, StreamId stream, const Hello& hello, Effects& out);
   void Hear(JobState& job, WorkerState& worker, const Heartbeat& message, Effects& out);
   void Hear(JobState& job, WorkerState& worker, const Endpoint& message, Effects& out);
@@ -82,6 +86,12 @@ class CoordinatorFsm {
   void Hear(JobState& job, WorkerState& worker, const EpochStopped& message, Effects& out);
   // Once all members that have not left stopped behind a Regroup.
   void EndIfAllStopped(JobState& job, Effects& out);
+  // Once workers have waited for a place in the running epoch for a join window.
+  void RegroupIfWorkersWait(MonoTime now, JobState& job, Effects& out);
+  void PutOutDrained(JobState& job, WorkerState& worker, Effects& out);
+  // As EndEpoch(). After epochs in which no step was taken, the next is proposed later
+  // and later, so that a fault that stays does not keep all busy.
+  void EndForError(JobState& job, const absl::Status& why, Effects& out);
 
   // epochs.cc
   void FormIfPossible(MonoTime now, JobState& job, Effects& out);
@@ -90,6 +100,9 @@ class CoordinatorFsm {
   // Of `workers`; says whether there were any.
   bool TurnAwayOthersThanTheJobs(JobState& job, const std::vector<std::string>& workers,
                                  ModelComparison& models, Effects& out);
+  // Of those that attend and are no survivors; says whether there were any.
+  bool TurnAwayOthersThan(JobState& job, const WorkerState& one, ModelComparison& models,
+                          Effects& out);
   // Whether the job's newest policy fits that model.
   absl::Status CheckNewestPolicy(const JobState& job, const Manifest& model);
   void Propose(MonoTime now, JobState& job, const std::vector<std::string>& members, Effects& out);
@@ -102,10 +115,19 @@ class CoordinatorFsm {
   // Ends the worker's stream, if open, and forgets the worker. If it is a member
   // its epoch must end next.
   void PutOut(JobState& job, const std::string& worker, const absl::Status& why, Effects& out);
+
+  // losses.cc; each says whether anything changed.
   bool ExpireLeases(MonoTime now, JobState& job, Effects& out);
   bool ExpireReadiness(MonoTime now, JobState& job, Effects& out);
+  bool ExpireReturns(MonoTime now, JobState& job, Effects& out);
+  bool ExpireStalls(MonoTime now, JobState& job, Effects& out);
+  // When a member whose stream broke is given up, before its lease ends.
+  static MonoTime ReturnDeadline(const JobState& job, const WorkerState& worker);
+  // The first moment at which a Tick changes something; Infinite(): never.
+  static MonoTime NextDeadline(const JobState& job);
 
   ClusterState state_;
+  MonoTime now_;  // of the event in progress
   std::map<StreamId, Attendee> streams_;
   // By job; never later than the first lease or deadline that may end.
   std::map<std::string, MonoTime> wake_;

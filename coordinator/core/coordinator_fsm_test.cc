@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/digest.h"
 #include "common/base/prng.h"
@@ -48,7 +49,11 @@ std::string Durable(const ClusterState& state) {
         absl::StrAppend(&text, " ", member.worker, "#", member.incarnation.value(),
                         job.epoch->left.contains(member.worker) ? " (left)" : "");
       }
+      absl::StrAppend(&text, " regroup ", job.epoch->regroup.value());
       absl::StrAppend(&text, "\n");
+    }
+    for (const auto& [worker, incarnation] : job.drained) {
+      absl::StrAppend(&text, " drained ", worker, "#", incarnation.value(), "\n");
     }
     for (const PolicyHistoryEntry& p : job.policies) {
       absl::StrAppend(&text, " revision ", p.revision.value(), " entry ", p.number.value(), " ",
@@ -116,6 +121,10 @@ class RandomRun {
   const std::map<std::size_t, std::string>& durable() const { return durable_; }
   int started() const { return started_; }
   std::int64_t applied() const { return applied_; }
+  // Epochs that ended so.
+  int regrouped() const { return regrouped_; }
+  int stalled() const { return stalled_; }
+  int returns() const { return returns_; }
 
  private:
   struct Stream {
@@ -147,7 +156,12 @@ class RandomRun {
 
   Request AnyRequest() {
     const std::string job = AnyJob();
-    switch (prng_.Below(8)) {
+    switch (prng_.Below(11)) {
+      case 8:
+        return CheckpointNow{job};
+      case 9:
+      case 10:
+        return DrainWorker{job, absl::StrCat("w", prng_.Below(5)), prng_.Below(3) == 0};
       case 0:
       case 1: {
         JobSpec spec;
@@ -158,6 +172,7 @@ class RandomRun {
         spec.join_window = absl::Seconds(1);
         spec.lease = absl::Seconds(5);
         spec.ready_timeout = absl::Seconds(4);
+        spec.stall_timeout = absl::Seconds(prng_.Between(0, 4));
         spec.policy.ignore_list = {"queue"};
         return CreateJob{spec};
       }
@@ -216,7 +231,14 @@ class RandomRun {
     }
     const JobState& job = it->second;
     const Epoch epoch = prng_.Below(20) ? job.epoch->id : Epoch(prng_.Between(0, 9));
-    switch (prng_.Below(12)) {
+    switch (prng_.Below(14)) {
+      case 12:
+        if (prng_.Below(8) > 0) break;
+        return EpochStopped{epoch, 10 * job.epoch->regroup.value(),
+                            prng_.Below(3) ? absl::OkStatus() : absl::UnavailableError("reset")};
+      case 13:
+        if (!job.epoch->regroup.valid()) break;
+        return EpochStopped{epoch, 10 * job.epoch->regroup.value(), absl::OkStatus()};
       case 0:
         return Endpoint{epoch, absl::StrCat("e", prng_.Below(9))};
       case 1:
@@ -236,14 +258,15 @@ class RandomRun {
         if (prng_.Below(10) == 0) {
           return Leave{epoch, prng_.Below(4) ? absl::OkStatus() : absl::InternalError("disk")};
         }
-        [[fallthrough]];
+        break;
       default:
-        return Heartbeat{.epoch = epoch,
-                         .step = prng_.Between(0, 99),
-                         .phase = Phase::kTraining,
-                         .metrics = {{"loss", 0.5}},
-                         .sync = {.syncs = 1}};
+        break;
     }
+    return Heartbeat{.epoch = epoch,
+                     .step = prng_.Between(0, 99),
+                     .phase = Phase::kTraining,
+                     .metrics = {{"loss", 0.5}},
+                     .sync = {.syncs = 1}};
   }
 
   std::string AnyJob() { return prng_.Below(3) ? "a" : "b"; }
@@ -285,6 +308,11 @@ class RandomRun {
     for (const Record& record : effects.persist) {
       started_ += std::holds_alternative<EpochStarted>(record);
       applied_ += std::holds_alternative<EntryApplied>(record);
+      if (const auto* ended = std::get_if<EpochEnded>(&record)) {
+        regrouped_ += absl::StrContains(ended->why, "regrouped behind");
+        stalled_ += absl::StrContains(ended->why, "stalled");
+        returns_ += absl::StrContains(ended->why, "did not come back within");
+      }
       records_.push_back(record);
     }
     durable_[records_.size()] = Durable(State());
@@ -314,7 +342,7 @@ class RandomRun {
   MonoTime now_;
   std::optional<MonoTime> wake_at_;
   std::int64_t requests_ = 0, opened_ = 0, applied_ = 0;
-  int started_ = 0;
+  int started_ = 0, regrouped_ = 0, stalled_ = 0, returns_ = 0;
   std::map<StreamId, Stream> streams_;  // those not ended
   std::map<StreamId, LogNumber> sent_;
   std::vector<Record> records_;
@@ -323,7 +351,7 @@ class RandomRun {
 };
 
 TEST(CoordinatorFsm, HoldsItsInvariantsUnderRandomEventsAndRunsAgainAfterThem) {
-  int started = 0;
+  int started = 0, regrouped = 0, stalled = 0, returns = 0;
   std::int64_t applied = 0;
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -333,10 +361,16 @@ TEST(CoordinatorFsm, HoldsItsInvariantsUnderRandomEventsAndRunsAgainAfterThem) {
     if (HasFailure()) return;
     started += run.started();
     applied += run.applied();
+    regrouped += run.regrouped();
+    stalled += run.stalled();
+    returns += run.returns();
   }
   // The runs get somewhere.
   EXPECT_GT(started, 500);
   EXPECT_GT(applied, 1000);
+  EXPECT_GT(regrouped, 50);
+  EXPECT_GT(stalled, 50);
+  EXPECT_GT(returns, 50);
 }
 
 TEST(CoordinatorFsm, DoesTheSameForTheSameSeed) {

@@ -15,6 +15,12 @@ std::string Workers(std::size_t count) {
 std::string DescribeWaiting(const JobState& job, const std::vector<std::string>& attending) {
   const auto count = static_cast<int>(attending.size());
   const int min = job.spec.min_workers;
+  if (count >= min && job.fruitless > 0 && job.retry_at) {
+    return absl::StrCat(Workers(attending.size()), " attend (", ListNames(attending),
+                        "), enough for an epoch; waits a moment, since ", job.fruitless,
+                        job.fruitless == 1 ? " epoch" : " epochs in a row",
+                        " ended before a step was taken");
+  }
   if (count >= min && !job.window_end) {
     return absl::StrCat(Workers(attending.size()), " attend (", ListNames(attending),
                         "), enough for an epoch");
@@ -72,6 +78,14 @@ std::string DescribeJob(const JobState& job) {
     case JobStage::kRunning:
       text = absl::StrCat("epoch ", job.epoch->id.value(), " runs on ",
                           Workers(job.epoch->members.size()));
+      if (job.epoch->regroup.valid()) {
+        absl::StrAppend(&text, "; regroups as entry ", job.epoch->regroup.value(), " asks");
+      }
+      if (!job.epoch->stopped.empty()) {
+        absl::StrAppend(&text, ", ",
+                        ListNames({job.epoch->stopped.begin(), job.epoch->stopped.end()}),
+                        job.epoch->stopped.size() == 1 ? " has" : " have", " stopped");
+      }
       break;
   }
   if (!broken.empty()) {

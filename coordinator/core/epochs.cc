@@ -2,14 +2,15 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/text.h"
 #include "common/policy/buffer_rules.h"
 #include "common/policy/model_check.h"
 #include "coordinator/core/coordinator_fsm.h"
 #include "coordinator/core/forming.h"
+#include "coordinator/core/membership.h"
 #include "coordinator/core/model_comparison.h"
 
 namespace lockstep {
@@ -19,23 +20,32 @@ namespace {
 // may hold a policy of kMaxPolicyBytes, and a message has a limit of 64 MiB.
 constexpr std::size_t kEntriesPerSend = 100;
 
-absl::Duration Rounded(absl::Duration duration) {
-  return absl::Trunc(duration, absl::Milliseconds(1));
+// Whether a checkpoint was asked for that no member took before its epoch ended.
+bool AwaitsCheckpoint(const JobState& job) {
+  for (std::int64_t number = job.in_force.value(); number < job.epoch->log_number.value();
+       ++number) {
+    const LoggedEntry& logged = job.log[static_cast<std::size_t>(number)];
+    if (std::holds_alternative<CheckpointOnce>(logged.entry.decision) && logged.applied.empty()) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
 
 void CoordinatorFsm::FormIfPossible(MonoTime now, JobState& job, Effects& out) {
-  const EpochRules rules = {.min_workers = job.spec.min_workers,
-                            .max_workers = job.spec.LargestEpoch(),
-                            .join_window = job.spec.join_window};
+  if (job.retry_at && now < *job.retry_at) return;
+  job.retry_at.reset();
+  EpochRules rules = {.min_workers = job.spec.min_workers,
+                      .max_workers = job.spec.LargestEpoch()};
   EpochDecision decision;
   do {  // of those left, there may be enough
-    std::vector<std::string> attending;
-    for (const auto& [name, worker] : job.workers) {
-      if (worker.stage == WorkerStage::kAttending) attending.push_back(name);
-    }
-    decision = DecideEpoch(attending, rules, job.window_end, now);
+    const Candidates candidates = FindCandidates(job, now);
+    if (candidates.need_not_wait) job.window_end.reset();
+    rules.join_window =
+        candidates.need_not_wait ? absl::ZeroDuration() : job.spec.join_window;
+    decision = DecideEpoch(candidates.names, rules, job.window_end, now);
     job.window_end = decision.window_end;
     if (decision.hold != Hold::kNone) return;
   } while (TurnAwayIfTheyDisagree(job, decision.members, out));
@@ -66,6 +76,14 @@ bool CoordinatorFsm::TurnAwayIfTheyDisagree(JobState& job, const std::vector<std
                                             Effects& out) {
   ModelComparison models(job.newest_policy().policy);
   if (TurnAwayOthersThanTheJobs(job, members, models, out)) return true;
+  // Who comes anew must not break up those that trained together.
+  const auto survivor = std::find_if(members.begin(), members.end(), [&](const auto& name) {
+    return job.workers.at(name).is_survivor;
+  });
+  if (survivor != members.end() &&
+      TurnAwayOthersThan(job, job.workers.at(*survivor), models, out)) {
+    return true;
+  }
   std::vector<const WorkerState*> workers;
   for (const std::string& name : members) workers.push_back(&job.workers.at(name));
   const std::optional<std::string> difference = FindDisagreement(workers, models);
@@ -98,6 +116,27 @@ bool CoordinatorFsm::TurnAwayOthersThanTheJobs(JobState& job,
   return any;
 }
 
+bool CoordinatorFsm::TurnAwayOthersThan(JobState& job, const WorkerState& one,
+                                        ModelComparison& models, Effects& out) {
+  std::vector<std::pair<std::string, std::string>> misfits;
+  for (const auto& [name, worker] : job.workers) {
+    if (worker.stage != WorkerStage::kAttending || worker.is_survivor) continue;
+    if (auto difference = FindDisagreement({&one, &worker}, models)) {
+      misfits.emplace_back(name, *std::move(difference));
+    }
+  }
+  for (const auto& [name, difference] : misfits) {
+    job.last_refusal =
+        absl::StrCat("a worker that cannot train with the others was turned away: ", difference);
+    PutOut(job, name,
+           absl::InvalidArgumentError(absl::StrCat(
+               "worker '", name, "' differs from those that train: ", difference,
+               "; start it with the same model, optimizer and transport")),
+           out);
+  }
+  return !misfits.empty();
+}
+
 void CoordinatorFsm::Propose(MonoTime now, JobState& job, const std::vector<std::string>& members,
                              Effects& out) {
   const std::string& name = job.spec.name;
@@ -123,7 +162,6 @@ void CoordinatorFsm::Propose(MonoTime now, JobState& job, const std::vector<std:
   job.last_refusal.clear();
   for (const std::string& member : members) {
     WorkerState& worker = job.workers.at(member);
-    worker.step = 0;
     worker.sync = {};
     SendProposal(job, worker, out);
   }
@@ -153,15 +191,21 @@ void CoordinatorFsm::StartIfReady(JobState& job, Effects& out) {
   for (const Member& member : job.epoch->members) {
     if (job.workers.at(member.worker).stage != WorkerStage::kReady) return;
   }
+  const bool asks_again = AwaitsCheckpoint(job);
   Persist(EpochStarted{job.spec.name, job.epoch->id}, out);
-  job.last_step = 0;
+  job.epoch->highest_since = now_;
   for (const Member& member : job.epoch->members) {
     WorkerState& worker = job.workers.at(member.worker);
     worker.stage = WorkerStage::kTraining;
-    worker.step = 0;
+    worker.step_since = now_;
     worker.sync = {};
     out.send.push_back({worker.stream, Start{job.epoch->id}});
   }
+  if (!asks_again) return;
+  Persist(EntryAppended{.job = job.spec.name,
+                        .entry = {job.last_number().next(), CheckpointOnce{}},
+                        .reason = "asked for in an epoch that ended before"},
+          out);
 }
 
 void CoordinatorFsm::SendNewEntries(JobState& job, Effects& out) {
@@ -181,11 +225,14 @@ void CoordinatorFsm::SendNewEntries(JobState& job, Effects& out) {
 
 void CoordinatorFsm::EndEpoch(JobState& job, const absl::Status& why, Effects& out) {
   const EpochState epoch = *job.epoch;
-  job.last_step = std::max(job.last_step, job.step());
+  if (epoch.highest_step > job.last_step) job.fruitless = 0;
+  job.last_step = job.step();
   Persist(EpochEnded{job.spec.name, epoch.id,
                      why.ok() ? "all members finished" : std::string(why.message())},
           out);
   job.window_end.reset();
+  job.regroup_at.reset();
+  for (auto& [name, worker] : job.workers) worker.is_survivor = false;
   for (const Member& member : epoch.members) {
     const auto it = job.workers.find(member.worker);
     if (it == job.workers.end()) continue;
@@ -197,9 +244,17 @@ void CoordinatorFsm::EndEpoch(JobState& job, const absl::Status& why, Effects& o
     worker.plan_digest = 0;
     worker.optimizer_bytes = 0;
     worker.sent = LogNumber();
+    worker.is_survivor = true;
+    if (IsDrained(job, member.worker, member.incarnation)) {
+      PutOutDrained(job, worker, out);
+      continue;
+    }
     if (!worker.stream.valid()) continue;
     worker.stage = WorkerStage::kAttending;
     out.send.push_back({worker.stream, AbortEpoch{epoch.id, why}});
+    // What it said may wait behind what ended the epoch, as after a pause of this
+    // process.
+    if (IsSilent(job, worker, now_)) job.retry_at = now_ + ReturnTime(job.spec);
   }
 }
 
@@ -210,58 +265,7 @@ void CoordinatorFsm::PutOut(JobState& job, const std::string& name, const absl::
     streams_.erase(it->second.stream);
     out.end.push_back({it->second.stream, why});
   }
-  // The highest step must outlive whoever made it.
-  if (job.stage == JobStage::kRunning) job.last_step = std::max(job.last_step, it->second.step);
   job.workers.erase(it);
-}
-
-bool CoordinatorFsm::ExpireLeases(MonoTime now, JobState& job, Effects& out) {
-  std::vector<std::string> silent, lost_members;
-  for (const auto& [name, worker] : job.workers) {
-    if (worker.stage == WorkerStage::kLeft || now < worker.last_heard + job.spec.lease) continue;
-    silent.push_back(name);
-    if (job.RankOf(name) >= 0) lost_members.push_back(name);
-  }
-  if (silent.empty()) return false;
-
-  absl::Status epoch_end;
-  if (!lost_members.empty()) {
-    const std::string& first = lost_members.front();
-    std::string why = absl::StrCat(
-        "worker '", first, "' (rank ", job.RankOf(first), ") of epoch ", job.epoch->id.value(),
-        " was silent for ", absl::FormatDuration(Rounded(now - job.workers.at(first).last_heard)),
-        ", longer than its lease");
-    if (lost_members.size() > 1) {
-      absl::StrAppend(&why, "; so were ",
-                      ListNames({lost_members.begin() + 1, lost_members.end()}));
-    }
-    epoch_end = absl::UnavailableError(why);
-  }
-  for (const std::string& name : silent) {
-    PutOut(job, name,
-           absl::DeadlineExceededError(absl::StrCat(
-               "worker '", name, "' was silent for longer than its lease of ",
-               absl::FormatDuration(job.spec.lease), "; attend again")),
-           out);
-  }
-  if (!epoch_end.ok()) EndEpoch(job, epoch_end, out);
-  return true;
-}
-
-bool CoordinatorFsm::ExpireReadiness(MonoTime now, JobState& job, Effects& out) {
-  if (job.stage != JobStage::kForming || now < job.epoch->ready_deadline) return false;
-  std::vector<std::string> missing;
-  for (const Member& member : job.epoch->members) {
-    if (job.workers.at(member.worker).stage != WorkerStage::kReady) {
-      missing.push_back(member.worker);
-    }
-  }
-  const absl::Status why = absl::DeadlineExceededError(
-      absl::StrCat("not ready in ", absl::FormatDuration(job.spec.ready_timeout), ": ",
-                   ListNames(missing)));
-  for (const std::string& name : missing) PutOut(job, name, why, out);
-  EndEpoch(job, why, out);
-  return true;
 }
 
 }  // namespace lockstep

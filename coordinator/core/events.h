@@ -44,7 +44,17 @@ struct SyncNow {
   std::string job;
   SyncOnce what;
 };
-using Request = std::variant<CreateJob, DeleteJob, UpdateSyncPolicy, SyncNow>;
+// One member stops at an agreed step; the others go on without it.
+struct DrainWorker {
+  std::string job;
+  std::string worker;
+  bool allow_waiting = false;  // also if too few for an epoch are left
+};
+struct CheckpointNow {
+  std::string job;
+};
+using Request =
+    std::variant<CreateJob, DeleteJob, UpdateSyncPolicy, SyncNow, DrainWorker, CheckpointNow>;
 
 struct RequestReceived {
   RequestId id;

@@ -119,6 +119,16 @@ absl::Status On(const MemberLeft& record, ClusterState& state) {
 absl::Status On(const EpochEnded& record, ClusterState& state) {
   LOCKSTEP_ASSIGN_OR_RETURN(JobState* const job, FindEpoch(state, record.job, record.epoch));
   while (IsEffective(*job, job->in_force.next())) job->in_force = job->in_force.next();
+  if (job->epoch->regroup.valid()) {
+    // Also if the epoch ended otherwise before it took effect: what was asked for is
+    // that the next one does without that member.
+    const auto index = static_cast<std::size_t>(job->epoch->regroup.value() - 1);
+    const std::string& drain = std::get<Regroup>(job->log[index].entry.decision).drain;
+    const int rank = job->RankOf(drain);
+    if (rank >= 0) {
+      job->drained[drain] = job->epoch->members[static_cast<std::size_t>(rank)].incarnation;
+    }
+  }
   job->epoch.reset();
   job->stage = JobStage::kWaiting;
   job->last_end = absl::StrCat("epoch ", record.epoch.value(), " ended: ", record.why);
@@ -144,6 +154,13 @@ absl::Status On(const EntryAppended& record, ClusterState& state) {
                              .create_time = record.create_time,
                              .author = record.author,
                              .reason = record.reason});
+  }
+  if (std::holds_alternative<Regroup>(record.entry.decision)) {
+    if (job->stage != JobStage::kRunning || job->epoch->regroup.valid()) {
+      return Contradiction("entry ", record.entry.number.value(), " of job '", record.job,
+                           "' regroups an epoch that does not run, or ends already");
+    }
+    job->epoch->regroup = record.entry.number;
   }
   job->log.push_back({.entry = record.entry});
   return absl::OkStatus();

@@ -15,7 +15,29 @@ EpochDecision DecideEpoch(const std::vector<std::string>& attending, const Epoch
     return {.hold = Hold::kJoinWindowOpen, .window_end = end};
   }
   const int taken = std::min(count, rules.max_workers);
-  return {.members = {attending.begin(), attending.begin() + taken}};
+  EpochDecision decision = {.members = {attending.begin(), attending.begin() + taken}};
+  std::sort(decision.members.begin(), decision.members.end());
+  return decision;
+}
+
+Candidates FindCandidates(const JobState& job, MonoTime now) {
+  Candidates candidates;
+  std::vector<std::string> others;
+  bool may_come_back = false;
+  for (const auto& [name, worker] : job.workers) {
+    // After a start of the coordinator nothing is known of it yet.
+    if (worker.is_survivor && worker.is_presumed) may_come_back = true;
+    if (worker.stage != WorkerStage::kAttending) continue;
+    if (!worker.is_survivor) {
+      others.push_back(name);
+    } else if (!IsSilent(job, worker, now)) {
+      candidates.names.push_back(name);
+    }
+  }
+  candidates.need_not_wait =
+      !may_come_back && candidates.names.size() >= static_cast<std::size_t>(job.spec.min_workers);
+  candidates.names.insert(candidates.names.end(), others.begin(), others.end());
+  return candidates;
 }
 
 std::optional<std::string> FindDisagreement(const std::vector<const WorkerState*>& workers,

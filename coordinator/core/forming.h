@@ -34,9 +34,20 @@ struct EpochDecision {
   bool operator==(const EpochDecision&) const = default;
 };
 
-// `attending`: sorted names. `window_end`: of the decision before; the window
-// opens when min_workers is reached and closes early at max_workers. Of more
-// than max_workers the first by name take part, the others wait.
+// Who may belong to the next epoch.
+struct Candidates {
+  // Those that attend: survivors of the last epoch, by name, then others, by name. A
+  // survivor that is silent is none until it is heard again.
+  std::vector<std::string> names;
+  // The survivors are enough, and nobody else who has the job's state may come back
+  // soon: no reason to wait.
+  bool need_not_wait = false;
+};
+Candidates FindCandidates(const JobState& job, MonoTime now);
+
+// `attending`: names, in the order in which they have a right to a place.
+// `window_end`: of the decision before; the window opens when min_workers is reached
+// and closes early at max_workers. Of more than max_workers the others wait.
 EpochDecision DecideEpoch(const std::vector<std::string>& attending, const EpochRules& rules,
                           std::optional<MonoTime> window_end, MonoTime now);
 

@@ -1,7 +1,10 @@
 #include <set>
+#include <string>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "coordinator/core/membership.h"
 #include "coordinator/core/model_comparison.h"
 #include "coordinator/core/state.h"
 
@@ -44,6 +47,8 @@ std::string FirstBrokenWorkerRule(const JobState& job, const WorkerState& worker
   const bool is_away = worker.stage == WorkerStage::kSuspect || worker.stage == WorkerStage::kLeft;
   if (!is_away && !worker.stream.valid()) return "has no stream and is not suspect";
   if (has_left != (worker.stage == WorkerStage::kLeft)) return "left and is there";
+  if (IsDrained(job, worker.name, worker.incarnation)) return "was drained and is there";
+  if (worker.stream.valid() && worker.broke_at) return "has a stream that broke";
   if (worker.sent > job.last_number()) return "was sent entries that do not exist";
   if (job.manifest && !HasModelOf(job, worker, is_member && !has_left)) {
     return "has another model than the job";
@@ -56,7 +61,32 @@ std::string FirstBrokenWorkerRule(const JobState& job, const WorkerState& worker
   return "";
 }
 
+std::string FirstBrokenRegroupRule(const JobState& job) {
+  const EpochState& epoch = *job.epoch;
+  int regroups = 0;
+  for (auto i = static_cast<std::size_t>(epoch.log_number.value()); i < job.log.size(); ++i) {
+    if (!std::holds_alternative<Regroup>(job.log[i].entry.decision)) continue;
+    ++regroups;
+    if (job.log[i].entry.number != epoch.regroup) return "regroups for an entry it has not";
+  }
+  if (regroups != (epoch.regroup.valid() ? 1 : 0)) return "has not one Regroup for one regroup";
+  if (job.regroup_at && (job.stage != JobStage::kRunning || regroups > 0)) {
+    return "waits to regroup an epoch that does not run, or regroups already";
+  }
+  if (!epoch.stopped.empty() && regroups == 0) return "has members that stopped without a Regroup";
+  std::size_t awaited = 0;
+  for (const Member& member : epoch.members) {
+    if (!epoch.left.contains(member.worker) && !epoch.stopped.contains(member.worker)) ++awaited;
+  }
+  if (awaited == 0) return "has an epoch that all have stopped";
+  for (const std::string& stopped : epoch.stopped) {
+    if (job.RankOf(stopped) < 0) return "has one that stopped and is no member";
+  }
+  return "";
+}
+
 std::string FirstBrokenEpochRule(const JobState& job) {
+  if (!job.epoch && job.regroup_at) return "waits to regroup no epoch";
   if (!job.epoch) return job.stage == JobStage::kWaiting ? "" : "forms or runs without an epoch";
   const EpochState& epoch = *job.epoch;
   const bool is_running = epoch.stage == EpochStage::kRunning;
@@ -76,7 +106,8 @@ std::string FirstBrokenEpochRule(const JobState& job) {
     }
   }
   if (job.window_end) return "has an open join window and an epoch";
-  return "";
+  if (job.retry_at) return "waits to propose an epoch and has one";
+  return FirstBrokenRegroupRule(job);
 }
 
 std::string FirstBrokenLogRule(const JobState& job) {

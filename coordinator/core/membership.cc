@@ -51,6 +51,17 @@ absl::Status CheckHello(const JobState& job, const Hello& hello) {
 
 }  // namespace
 
+bool IsDrained(const JobState& job, const std::string& worker, Incarnation incarnation) {
+  const auto it = job.drained.find(worker);
+  return it != job.drained.end() && incarnation <= it->second;
+}
+
+absl::Status Drained(const std::string& worker) {
+  return absl::CancelledError(absl::StrCat("worker '", worker,
+                                           "' was drained: the job goes on without it; to take "
+                                           "part again, start it anew"));
+}
+
 HelloDecision DecideHello(const JobState& job, const Hello& hello) {
   const auto refuse = [](absl::Status why) {
     return HelloDecision{Greeting::kRefuse, std::move(why)};
@@ -58,6 +69,7 @@ HelloDecision DecideHello(const JobState& job, const Hello& hello) {
   absl::Status status = CheckHello(job, hello);
   if (!status.ok()) return refuse(std::move(status));
 
+  if (IsDrained(job, hello.worker, hello.incarnation)) return refuse(Drained(hello.worker));
   const auto it = job.workers.find(hello.worker);
   if (it == job.workers.end()) {
     if (job.workers.size() >= static_cast<std::size_t>(kMaxWorkersPerJob)) {

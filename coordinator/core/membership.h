@@ -2,6 +2,8 @@
 #ifndef LOCKSTEP_COORDINATOR_CORE_MEMBERSHIP_H_
 #define LOCKSTEP_COORDINATOR_CORE_MEMBERSHIP_H_
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "common/protocol/messages.h"
 #include "coordinator/core/events.h"
@@ -27,6 +29,10 @@ struct HelloDecision {
 // A Hello of an epoch that is over refuses nobody: unless it is kResume, the worker
 // is told that and attends.
 HelloDecision DecideHello(const JobState& job, const Hello& hello);
+
+// Whether that start of the worker was drained, and what it is told.
+bool IsDrained(const JobState& job, const std::string& worker, Incarnation incarnation);
+absl::Status Drained(const std::string& worker);
 
 // Whether a message of `epoch` is of the one that the worker takes part in. If not, the
 // worker is told that its epoch is over.

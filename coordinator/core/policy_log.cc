@@ -15,13 +15,20 @@
 #include "coordinator/core/model_comparison.h"
 
 namespace lockstep {
-namespace {
 
-absl::Status CheckRoom(const JobState& job) {
+absl::Status CheckLogRoom(const JobState& job) {
   if (job.log.size() < static_cast<std::size_t>(kMaxRevisionsPerJob)) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("the control log of job '", job.spec.name, "' holds its limit of ",
                    kMaxRevisionsPerJob, " entries; go on with a new job"));
+}
+
+namespace {
+
+absl::Status CheckRuns(const JobState& job) {
+  if (job.stage == JobStage::kRunning) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("job '", job.spec.name, "' does not run: ", job.detail));
 }
 
 absl::Status CheckRoot(const JobState& job, const Root& root) {
@@ -112,7 +119,7 @@ absl::StatusOr<PolicyHistoryEntry> DecideRevision(const JobState& job,
   // A change said again changes nothing, and needs no look at the model.
   if (update.policy == newest.policy) return newest;
   LOCKSTEP_ASSIGN_OR_RETURN(BufferRules rules, BufferRules::Compile(update.policy));
-  LOCKSTEP_RETURN_IF_ERROR(CheckRoom(job));
+  LOCKSTEP_RETURN_IF_ERROR(CheckLogRoom(job));
   if (const Manifest* const model = KnownModel(job)) {
     LOCKSTEP_RETURN_IF_ERROR(CheckMembersCameBack(job));
     if (!update.allow_unmatched) {
@@ -136,12 +143,42 @@ absl::Status CheckSyncOnce(const JobState& job, const SyncOnce& what) {
   if (!what.buffers && !what.parameters) {
     return absl::InvalidArgumentError("nothing to synchronise: select buffers, parameters or both");
   }
-  if (job.stage != JobStage::kRunning) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("job '", job.spec.name, "' does not run: ", job.detail));
-  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckRuns(job));
   if (what.root) LOCKSTEP_RETURN_IF_ERROR(CheckRoot(job, *what.root));
-  return CheckRoom(job);
+  return CheckLogRoom(job);
+}
+
+absl::Status CheckEpochRunsOn(const JobState& job) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckRuns(job));
+  if (job.epoch->regroup.valid()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "epoch ", job.epoch->id.value(), " of job '", job.spec.name, "' regroups (entry ",
+        job.epoch->regroup.value(), "); ask again when the next one runs"));
+  }
+  return CheckLogRoom(job);
+}
+
+absl::Status CheckDrain(const JobState& job, const DrainWorker& drain) {
+  if (!job.workers.contains(drain.worker)) {
+    return absl::NotFoundError(absl::StrCat("job '", job.spec.name, "' has no worker '",
+                                            drain.worker.substr(0, 80), "'"));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckEpochRunsOn(job));
+  if (job.FindMember(drain.worker) == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker '", drain.worker, "' is no member of epoch ", job.epoch->id.value(),
+                     "; stop it, there is nothing to drain"));
+  }
+  std::int64_t left = static_cast<std::int64_t>(job.epoch->members.size()) -
+                      static_cast<std::int64_t>(job.epoch->left.size()) - 1;
+  for (const auto& [name, worker] : job.workers) {
+    if (worker.stage == WorkerStage::kAttending) ++left;
+  }
+  if (left >= job.spec.min_workers || drain.allow_waiting) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("without worker '", drain.worker, "' ", left, " of at least ",
+                   job.spec.min_workers, " workers are left, and the job would wait; start "
+                   "another first, or allow it to wait"));
 }
 
 }  // namespace lockstep

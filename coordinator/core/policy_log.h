@@ -1,5 +1,6 @@
-// What a request to change the policy, or to synchronise once, brings about:
-// pure decisions; the state machine appends what they return.
+// What requests that end up in the control log bring about: to change the policy, to
+// synchronise once, to drain a worker, to make a checkpoint. Pure decisions; the state
+// machine appends what they return.
 #ifndef LOCKSTEP_COORDINATOR_CORE_POLICY_LOG_H_
 #define LOCKSTEP_COORDINATOR_CORE_POLICY_LOG_H_
 
@@ -37,6 +38,20 @@ absl::StatusOr<PolicyHistoryEntry> DecideRevision(const JobState& job,
 //   InvalidArgument: nothing is selected, or the root is no member.
 //   FailedPrecondition: no epoch runs. ResourceExhausted: the job's log is full.
 absl::Status CheckSyncOnce(const JobState& job, const SyncOnce& what);
+
+// Errors: ResourceExhausted: the job's log is full.
+absl::Status CheckLogRoom(const JobState& job);
+
+// Whether the job can take the entry of a request that asks the members for something
+// that only a running epoch can do: a drain, a checkpoint.
+// Errors: FailedPrecondition: no epoch runs, or it ends already. ResourceExhausted: the
+//   job's log is full.
+absl::Status CheckEpochRunsOn(const JobState& job);
+
+// Whether the member can be drained. Errors: those of CheckEpochRunsOn();
+//   NotFound: there is no such worker; FailedPrecondition: it is no member, or too few
+//   would be left.
+absl::Status CheckDrain(const JobState& job, const DrainWorker& drain);
 
 }  // namespace lockstep
 

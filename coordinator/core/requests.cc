@@ -1,6 +1,7 @@
 // CoordinatorFsm: what people and tools ask for.
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -76,12 +77,39 @@ absl::StatusOr<Reply> CoordinatorFsm::Do(absl::Time wall_time, const SyncNow& re
                                          Effects& out) {
   LOCKSTEP_ASSIGN_OR_RETURN(JobState* const job, FindJob(request.job));
   LOCKSTEP_RETURN_IF_ERROR(CheckSyncOnce(*job, request.what));
-  const LogNumber number = job->last_number().next();
-  Persist(EntryAppended{.job = request.job,
-                        .entry = {number, request.what},
+  return Append(*job, request.what, wall_time, out);
+}
+
+absl::StatusOr<Reply> CoordinatorFsm::Do(absl::Time wall_time, const DrainWorker& request,
+                                         Effects& out) {
+  LOCKSTEP_ASSIGN_OR_RETURN(JobState* const job, FindJob(request.job));
+  if (job->epoch && job->epoch->regroup.valid()) {
+    // Said again.
+    const auto index = static_cast<std::size_t>(job->epoch->regroup.value() - 1);
+    const auto& regroup = std::get<Regroup>(job->log[index].entry.decision);
+    if (!regroup.drain.empty() && regroup.drain == request.worker) {
+      return Reply(job->epoch->regroup);
+    }
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckDrain(*job, request));
+  return Append(*job, Regroup{request.worker}, wall_time, out);
+}
+
+absl::StatusOr<Reply> CoordinatorFsm::Do(absl::Time wall_time, const CheckpointNow& request,
+                                         Effects& out) {
+  LOCKSTEP_ASSIGN_OR_RETURN(JobState* const job, FindJob(request.job));
+  LOCKSTEP_RETURN_IF_ERROR(CheckEpochRunsOn(*job));
+  return Append(*job, CheckpointOnce{}, wall_time, out);
+}
+
+Reply CoordinatorFsm::Append(const JobState& job, Decision decision, absl::Time wall_time,
+                             Effects& out) {
+  const LogNumber number = job.last_number().next();
+  out.changed_jobs.insert(job.spec.name);
+  Persist(EntryAppended{.job = job.spec.name,
+                        .entry = {number, std::move(decision)},
                         .create_time = wall_time},
           out);
-  out.changed_jobs.insert(request.job);
   return Reply(number);
 }
 

@@ -122,6 +122,10 @@ class Script {
       sync.what.parameters = c.Has("parameters");
       if (c.options.contains("root")) sync.what.root = RootRank{c.Number("root", 0)};
       Request(std::move(sync));
+    } else if (c.verb == "drain") {
+      Request(DrainWorker{"j", c.words.front(), c.Has("allow-waiting")});
+    } else if (c.verb == "checkpoint") {
+      Request(CheckpointNow{"j"});
     } else if (c.verb == "wait") {
       Wait(c.words.front());
     } else if (c.verb == "restart-coordinator") {
@@ -205,6 +209,7 @@ class Script {
     spec.join_window = c.Duration("window", absl::Seconds(5));
     spec.lease = c.Duration("lease", absl::Seconds(10));
     spec.ready_timeout = c.Duration("ready", absl::Seconds(60));
+    spec.stall_timeout = c.Duration("stall", absl::Minutes(2));
     spec.policy = Policy(c);
     return spec;
   }

@@ -70,6 +70,9 @@ absl::Status Validate(const JobSpec& spec) {
   if (status.ok()) {
     status = CheckDuration("ready_timeout", spec.ready_timeout, absl::Milliseconds(100));
   }
+  if (status.ok()) {
+    status = CheckDuration("stall_timeout", spec.stall_timeout, absl::ZeroDuration());
+  }
   if (status.ok() &&
       (spec.optimizer_replicas < 1 || spec.optimizer_replicas > kMaxOptimizerReplicas)) {
     status = absl::InvalidArgumentError(
@@ -81,13 +84,7 @@ absl::Status Validate(const JobSpec& spec) {
 }
 
 std::int64_t JobState::step() const {
-  if (stage != JobStage::kRunning) return last_step;
-  std::int64_t highest = 0;
-  for (const Member& member : epoch->members) {
-    const auto it = workers.find(member.worker);
-    if (it != workers.end()) highest = std::max(highest, it->second.step);
-  }
-  return highest;
+  return epoch && epoch->highest_step > 0 ? epoch->highest_step : last_step;
 }
 
 int JobState::RankOf(const std::string& worker) const {
@@ -103,6 +100,30 @@ const WorkerState* JobState::FindMember(const std::string& worker) const {
   if (RankOf(worker) < 0 || epoch->left.contains(worker)) return nullptr;
   const auto it = workers.find(worker);
   return it == workers.end() ? nullptr : &it->second;
+}
+
+absl::Duration HeartbeatInterval(const JobSpec& spec) {
+  return std::min(spec.lease / 5, absl::Seconds(1));
+}
+
+absl::Duration ReturnTime(const JobSpec& spec) { return HeartbeatInterval(spec) / 2; }
+
+bool IsSilent(const JobState& job, const WorkerState& worker, MonoTime now) {
+  return now > worker.last_heard + 2 * HeartbeatInterval(job.spec);
+}
+
+MonoTime StallsAt(const JobState& job, const WorkerState& worker) {
+  const bool is_judged = job.stage == JobStage::kRunning &&
+                         worker.stage == WorkerStage::kTraining &&
+                         job.spec.stall_timeout > absl::ZeroDuration();
+  if (!is_judged) return MonoTime::Infinite();
+  const EpochState& now = *job.epoch;
+  MonoTime since = MonoTime::Infinite();
+  if (worker.step < now.highest_step) since = std::max(worker.step_since, now.highest_since);
+  if (!now.stopped.empty() && !now.stopped.contains(worker.name)) {
+    since = std::min(since, now.stopped_since);
+  }
+  return since == MonoTime::Infinite() ? since : since + job.spec.stall_timeout;
 }
 
 const Manifest* KnownModel(const JobState& job) {

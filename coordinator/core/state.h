@@ -4,7 +4,11 @@
 //            ready --Start--> training --Leave(OK)--> left
 //            any --stream broke--> suspect --lease over, Leave(error)--> absent
 //   job:     waiting --enough workers--> forming --all ready--> running
-//            forming, running --a member is lost--> waiting (the epoch is over)
+//            forming, running --a member is lost, stopped for an error--> waiting
+//            running --all members stopped behind a Regroup--> waiting
+//
+// An epoch that is over does not cost its members their place: those that attend are
+// the next epoch's first choice, and form it at once if they are enough.
 //
 // Changed only by CoordinatorFsm; read by the services that answer queries.
 // Thread-compatible.
@@ -48,6 +52,7 @@ struct JobSpec {
   absl::Duration lease = absl::Seconds(10);
   absl::Duration ready_timeout = absl::Seconds(60);
   int optimizer_replicas = 1;  // 1 or 2; see Proposal
+  absl::Duration stall_timeout = absl::Minutes(2);  // zero: never
   SyncPolicy policy;
 
   int LargestEpoch() const { return max_workers == 0 ? min_workers : max_workers; }
@@ -67,6 +72,7 @@ struct WorkerState {
   Incarnation incarnation;
   StreamId stream;  // not valid: none open
   MonoTime last_heard;
+  std::optional<MonoTime> broke_at;  // when its stream broke, if none is open
   Manifest manifest;
   // A member that was not heard since the coordinator was started again: the
   // manifest is the job's, from which its own may differ in what is not selected.
@@ -74,10 +80,13 @@ struct WorkerState {
   std::string transport;
   std::uint64_t plan_digest = 0;  // as said in Ready
   std::int64_t optimizer_bytes = 0;
-  std::int64_t step = 0;
+  std::int64_t step = 0;  // committed, of the job; goes on from epoch to epoch
+  MonoTime step_since;    // when it last changed
   Phase phase = Phase::kJoining;
   std::map<std::string, double> metrics;
   SyncCounters sync;
+  // Was a member when the last epoch ended, and has what it had.
+  bool is_survivor = false;
   std::string told;  // what the job waits for, as it was last told
   LogNumber sent;  // control entries up to this one were sent on `stream`
 };
@@ -100,7 +109,11 @@ struct EpochState {
   std::set<std::string> left;   // members that finished; the epoch goes on
   MonoTime ready_deadline;
   std::optional<std::string> endpoint;  // rank 0's bytes, once sent
-  std::set<std::string> stopped;  // members that stopped behind a Regroup
+  LogNumber regroup;              // the entry that ends it; not valid: none yet
+  std::set<std::string> stopped;  // members that stopped behind that
+  MonoTime stopped_since;         // when the first did
+  std::int64_t highest_step = 0;  // that a member reported
+  MonoTime highest_since;         // when it did
 };
 
 struct PolicyHistoryEntry {
@@ -133,6 +146,11 @@ struct JobState {
   std::string detail;  // why it is in this stage, for people
   std::map<std::string, WorkerState> workers;
   std::optional<MonoTime> window_end;   // of the join window, while it runs
+  std::optional<MonoTime> regroup_at;   // while workers wait for a place in a running epoch
+  std::optional<MonoTime> retry_at;     // no epoch is proposed before
+  int fruitless = 0;  // epochs in a row that ended for an error before a step was taken
+  // By worker: up to this incarnation it was drained, and may not attend.
+  std::map<std::string, Incarnation> drained;
   // Of all epochs, but for buffers that are not synchronised: the first member's
   // of the first epoch.
   std::optional<Manifest> manifest;
@@ -140,7 +158,7 @@ struct JobState {
   Epoch last_epoch;                     // the highest id used
   std::string last_end;                 // why the last epoch ended, for people
   std::string last_refusal;             // why none could be proposed lately
-  std::int64_t last_step = 0;           // of the last epoch that ran, lost members included
+  std::int64_t last_step = 0;           // the highest reported in the epochs before
   std::vector<PolicyHistoryEntry> policies;  // by revision, from 1
   std::vector<LoggedEntry> log;              // by number, from 1
   LogNumber in_force;     // an epoch was started with the entries up to it
@@ -151,11 +169,26 @@ struct JobState {
 
   const PolicyHistoryEntry& newest_policy() const { return policies.back(); }
   LogNumber last_number() const { return LogNumber(static_cast<std::int64_t>(log.size())); }
-  std::int64_t step() const;  // the highest that a member of the last epoch reported
+  std::int64_t step() const;  // the highest that a member of the newest epoch reported
   int RankOf(const std::string& worker) const;    // -1: not a member
   // The worker if it belongs to the current epoch and has not left, else null.
   const WorkerState* FindMember(const std::string& worker) const;
 };
+
+// Four heartbeats may be lost before a lease ends; a second keeps views fresh.
+absl::Duration HeartbeatInterval(const JobSpec& spec);
+
+// Where all others wait for one whose stream broke, it has this long to come back: a
+// process that lives dials again sooner, and one that was killed must not cost a lease.
+absl::Duration ReturnTime(const JobSpec& spec);
+
+// Not heard for more than two heartbeat intervals: stopped, or cut off.
+bool IsSilent(const JobState& job, const WorkerState& worker, MonoTime now);
+
+// When it counts as stalled: it beats, but for JobSpec::stall_timeout its step stays
+// below another's, or it has not stopped behind a Regroup as others have. Infinite():
+// it does its part.
+MonoTime StallsAt(const JobState& job, const WorkerState& worker);
 
 // The model as far as it is known: of the job's epochs; before the first, of the
 // first worker, attending ones first. Null: of nobody.

@@ -9,15 +9,6 @@
 #include "coordinator/core/membership.h"
 
 namespace lockstep {
-namespace {
-
-// Four heartbeats may be lost before a lease ends; a second keeps views fresh.
-absl::Duration HeartbeatInterval(absl::Duration lease) {
-  return std::min(lease / 5, absl::Seconds(1));
-}
-
-}  // namespace
-
 void CoordinatorFsm::Greet(MonoTime now, StreamId stream, const Hello& hello, Effects& out) {
   // A stream greets once; the worker of a second Hello is heard no more.
   if (streams_.contains(stream)) {
@@ -39,6 +30,10 @@ void CoordinatorFsm::Greet(MonoTime now, StreamId stream, const Hello& hello, Ef
     // up after that of its next one. Not final, in case it was the other way round.
     out.end.push_back({stream, absl::UnavailableError("the worker opened a newer stream")});
     return;
+  }
+  if (absl::IsCancelled(decision.why)) {
+    // The stream's status alone might be one that a proxy made.
+    out.send.push_back({stream, AbortEpoch{job.last_epoch, decision.why}});
   }
   if (decision.greeting == Greeting::kRefuse || decision.greeting == Greeting::kAlreadyLeft) {
     out.end.push_back({stream, decision.why});
@@ -76,6 +71,7 @@ void CoordinatorFsm::Greet(MonoTime now, StreamId stream, const Hello& hello, Ef
   worker.incarnation = hello.incarnation;
   worker.stream = stream;
   worker.last_heard = now;
+  worker.broke_at.reset();
   worker.manifest = hello.manifest;
   worker.is_presumed = false;
   worker.transport = hello.transport;
@@ -83,7 +79,7 @@ void CoordinatorFsm::Greet(MonoTime now, StreamId stream, const Hello& hello, Ef
   streams_[stream] = {hello.job, hello.worker};
   out.send.push_back({stream, Welcome{.generation = state_.generation,
                                       .lease = job.spec.lease,
-                                      .heartbeat_interval = HeartbeatInterval(job.spec.lease)}});
+                                      .heartbeat_interval = HeartbeatInterval(job.spec)}});
   if (hello.epoch.valid() && decision.greeting != Greeting::kResume) {
     // As when the coordinator was started again while the epoch formed.
     out.send.push_back({stream, EpochIsOver(job, hello.epoch)});
@@ -96,6 +92,7 @@ void CoordinatorFsm::Greet(MonoTime now, StreamId stream, const Hello& hello, Ef
       worker.sent = std::max(hello.log_number, job.epoch->log_number);
       if (job.stage == JobStage::kRunning) {
         worker.stage = WorkerStage::kTraining;
+        worker.step_since = now;
         // It was lost if the stream broke in between.
         out.send.push_back({stream, Start{job.epoch->id}});
       } else {
@@ -113,14 +110,26 @@ void CoordinatorFsm::Greet(MonoTime now, StreamId stream, const Hello& hello, Ef
   Settle(now, job, out);
 }
 
+void CoordinatorFsm::NoteStep(JobState& job, WorkerState& worker, std::int64_t step) {
+  if (step != worker.step) worker.step_since = now_;
+  worker.step = step;
+  if (step <= job.epoch->highest_step) return;
+  job.epoch->highest_step = step;
+  job.epoch->highest_since = now_;
+  // The others may be behind from now on.
+  if (job.spec.stall_timeout > absl::ZeroDuration()) {
+    MonoTime& wake = wake_[job.spec.name];
+    wake = std::min(wake, now_ + job.spec.stall_timeout);
+  }
+}
+
 void CoordinatorFsm::Hear(JobState& job, WorkerState& worker, const Heartbeat& message,
                           Effects& out) {
   if (message.epoch.valid() && !IsCurrent(job, worker, message.epoch, out)) return;
   worker.phase = message.phase;
   worker.metrics = message.metrics;
-  // Without an epoch there are no steps of it.
   if (message.epoch.valid()) {
-    worker.step = message.step;
+    NoteStep(job, worker, message.step);
     worker.sync = message.sync;
   }
   // Only as an answer, so that a thousand joining workers do not cause a million
@@ -171,7 +180,7 @@ void CoordinatorFsm::Hear(JobState& job, WorkerState& worker, const Applied& mes
   const bool was_sent = message.number > job.epoch->log_number && message.number <= worker.sent;
   if (worker.stage != WorkerStage::kTraining || !was_sent) return;
   const LoggedEntry& logged = job.log[static_cast<std::size_t>(message.number.value() - 1)];
-  worker.step = std::max(worker.step, message.step);
+  NoteStep(job, worker, std::max(worker.step, message.step));
   // Said again after a reconnect.
   if (logged.applied.contains(worker.name)) return;
   Persist(EntryApplied{job.spec.name, message.number, worker.name, message.step}, out);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "coordinator/convert/job_spec.h"
 #include "coordinator/rpc/completion.h"
@@ -41,6 +42,28 @@ void FillWorkers(const JobState& job, const Page& page, v1::ListWorkersResponse*
     *worker = ViewOfWorker(job, it->second);
     fill.Add(worker->ByteSizeLong());
   }
+}
+
+// Has the coordinator append an entry to the job's log, and answers with its number.
+template <typename Response>
+grpc::ServerUnaryReactor* AppendEntry(Coordinator* coordinator,
+                                      grpc::CallbackServerContext* context,
+                                      const absl::Status& name, Request request,
+                                      Response* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  auto completion = std::make_shared<Completion>(reactor);
+  if (!name.ok()) {
+    completion->Finish(name);
+    return reactor;
+  }
+  coordinator->Submit(std::move(request),
+                      [response, completion](const absl::StatusOr<Reply>& reply) {
+                        if (reply.ok()) {
+                          response->set_log_number(std::get<LogNumber>(*reply).value());
+                        }
+                        completion->Finish(reply.status());
+                      });
+  return reactor;
 }
 
 }  // namespace
@@ -150,6 +173,23 @@ grpc::ServerUnaryReactor* JobService::GetShardPlan(grpc::CallbackServerContext* 
             return plan.status();
           });
   return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::DrainWorker(grpc::CallbackServerContext* context,
+                                                  const v1::DrainWorkerRequest* request,
+                                                  v1::DrainWorkerResponse* response) {
+  return AppendEntry(coordinator_, context, CheckJobName(request->job()),
+                     lockstep::DrainWorker{.job = request->job(),
+                                           .worker = request->worker(),
+                                           .allow_waiting = request->allow_waiting()},
+                     response);
+}
+
+grpc::ServerUnaryReactor* JobService::CheckpointNow(grpc::CallbackServerContext* context,
+                                                    const v1::CheckpointNowRequest* request,
+                                                    v1::CheckpointNowResponse* response) {
+  return AppendEntry(coordinator_, context, CheckJobName(request->job()),
+                     lockstep::CheckpointNow{request->job()}, response);
 }
 
 grpc::ServerWriteReactor<v1::WatchJobResponse>* JobService::WatchJob(

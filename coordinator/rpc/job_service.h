@@ -33,6 +33,12 @@ class JobService final : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* GetShardPlan(grpc::CallbackServerContext* context,
                                          const v1::GetShardPlanRequest* request,
                                          v1::GetShardPlanResponse* response) override;
+  grpc::ServerUnaryReactor* DrainWorker(grpc::CallbackServerContext* context,
+                                        const v1::DrainWorkerRequest* request,
+                                        v1::DrainWorkerResponse* response) override;
+  grpc::ServerUnaryReactor* CheckpointNow(grpc::CallbackServerContext* context,
+                                          const v1::CheckpointNowRequest* request,
+                                          v1::CheckpointNowResponse* response) override;
   grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
       grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) override;
 

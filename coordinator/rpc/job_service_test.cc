@@ -133,6 +133,54 @@ TEST_F(JobServiceRpc, AWatchTellsTheStateNowThenChangesAndEndsWithTheJob) {
   EXPECT_THAT(FromGrpcStatus(reader->Finish()), IsOk());
 }
 
+TEST_F(JobServiceRpc, DrainsAWorkerWhoseStreamThenEndsCancelled) {
+  ASSERT_THAT(CreateJob("mnist"), IsOk());
+  RawWorker worker(*membership_);
+  worker.Join("mnist", "w0");
+  v1::DrainWorkerRequest request;
+  request.set_job("mnist");
+  request.set_worker("w1");
+  v1::DrainWorkerResponse response;
+  const auto drain = [&] {
+    return Call(jobs_, &v1::JobService::Stub::DrainWorker, request, &response);
+  };
+  EXPECT_THAT(drain(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("no worker 'w1'")));
+  request.set_worker("w0");
+  EXPECT_THAT(drain(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("0 of at least")));
+  request.set_allow_waiting(true);
+  EXPECT_THAT(drain(), IsOk());
+  EXPECT_EQ(response.log_number(), 1);
+  v1::AttendRequest stopped;
+  stopped.mutable_epoch_stopped()->set_epoch(worker.epoch());
+  stopped.mutable_epoch_stopped()->set_step(5);
+  ASSERT_TRUE(worker.Apply(1, 5));
+  ASSERT_TRUE(worker.Write(stopped));
+  v1::AttendResponse heard;
+  while (!heard.has_abort_epoch()) ASSERT_TRUE(worker.Read(&heard));
+  EXPECT_EQ(heard.abort_epoch().why().code(), static_cast<int>(absl::StatusCode::kCancelled));
+  EXPECT_THAT(worker.Finish(), StatusIs(absl::StatusCode::kCancelled, HasSubstr("was drained")));
+  request.clear_job();
+  EXPECT_THAT(drain(), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(JobServiceRpc, AsksForACheckpointOfARunningEpoch) {
+  ASSERT_THAT(CreateJob("mnist"), IsOk());
+  v1::CheckpointNowRequest request;
+  request.set_job("mnist");
+  v1::CheckpointNowResponse response;
+  const auto checkpoint = [&] {
+    return Call(jobs_, &v1::JobService::Stub::CheckpointNow, request, &response);
+  };
+  EXPECT_THAT(checkpoint(), StatusIs(absl::StatusCode::kFailedPrecondition));
+  RawWorker worker(*membership_);
+  worker.Join("mnist", "w0");
+  EXPECT_THAT(checkpoint(), IsOk());
+  EXPECT_EQ(response.log_number(), 1);
+  v1::AttendResponse heard;
+  while (!heard.has_new_entries()) ASSERT_TRUE(worker.Read(&heard));
+  EXPECT_TRUE(heard.new_entries().entries(0).has_checkpoint_once());
+}
+
 TEST_F(JobServiceRpc, AWatchOfNoJobIsRefused) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kRpcDeadline);

@@ -3,19 +3,24 @@
 #include <sqlite3.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/digest.h"
 #include "common/base/status_macros.h"
 #include "coordinator/store/record_codec.h"
+#include "coordinator/store/tail_file.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::int64_t kApplicationId = 0x4c6b7374;  // "Lkst"
-constexpr std::int64_t kFormat = 1;                  // PRAGMA user_version
+constexpr std::int64_t kFormat = 2;                  // PRAGMA user_version
+constexpr std::int64_t kUnchainedFormat = 1;
+constexpr char kGarbled[] = " does not match its checksum; restore it from a backup";
 
 struct CloseDatabase {
   void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
@@ -27,9 +32,19 @@ struct FinalizeStatement {
 };
 using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
 
-std::int64_t Checksum(std::int64_t id, absl::string_view payload) {
+std::int64_t UnchainedChecksum(std::int64_t id, absl::string_view payload) {
   return static_cast<std::int64_t>(Digester().Add(id).Add(payload).Finish());
 }
+
+// Of the record behind the one of `last`.
+Tail Chain(const Tail& last, absl::string_view payload) {
+  const std::int64_t id = last.id + 1;
+  const auto checksum =
+      static_cast<std::int64_t>(Digester().Add(last.checksum).Add(id).Add(payload).Finish());
+  return {id, checksum};
+}
+
+bool IsInMemory(const std::string& path) { return path.empty() || path == ":memory:"; }
 
 class SqliteStore final : public Store {
  public:
@@ -46,12 +61,25 @@ class SqliteStore final : public Store {
   absl::StatusOr<Statement> Prepare(const char* sql);
   absl::StatusOr<std::int64_t> Number(const char* sql);
   absl::Status Create();
-  absl::Status CheckFormat();
+  // Of a database that exists; says the format.
+  absl::StatusOr<std::int64_t> CheckFormat();
+  // Calls `row` with each record's id, payload and checksum.
+  absl::Status ForEach(absl::FunctionRef<absl::Status(std::int64_t, absl::string_view,
+                                                      std::int64_t)> row);
+  // From format 1.
+  absl::Status AddChain();
+  std::string TailPath() const { return path_ + ".tail"; }
+  absl::Status OpenTail(bool may_be_absent);
+  absl::StatusOr<Tail> ReadTail();
+  // Whether the log still has the record that was the newest.
+  absl::Status CheckTail();
+  absl::Status Damaged(std::int64_t record, absl::string_view how) const;
   absl::Status Insert(std::span<const Record> records);
 
   const std::string path_;
   Database db_;
-  std::int64_t last_id_ = 0;
+  std::optional<TailFile> tail_file_;  // nothing: in memory
+  Tail last_;                          // the newest record
   bool has_failed_ = false;
 };
 
@@ -111,7 +139,17 @@ absl::Status SqliteStore::Begin(const SqliteStoreOptions& options) {
                             Number("SELECT count(*) FROM sqlite_schema"));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::int64_t application, Number("PRAGMA application_id"));
   const bool is_new = tables == 0 && application == 0;
-  if (!is_new) LOCKSTEP_RETURN_IF_ERROR(CheckFormat());
+  std::int64_t format = kFormat;
+  if (!is_new) {
+    LOCKSTEP_ASSIGN_OR_RETURN(format, CheckFormat());
+  }
+  LOCKSTEP_RETURN_IF_ERROR(OpenTail(/*may_be_absent=*/is_new || format == kUnchainedFormat));
+  if (is_new && tail_file_ && tail_file_->tail() && tail_file_->tail()->id > 0) {
+    return absl::DataLossError(absl::StrCat(
+        "store '", path_, "' is empty or missing, but '", TailPath(), "' says that it had ",
+        tail_file_->tail()->id, " records: restore both from a backup; to begin anew, remove '",
+        TailPath(), "'"));
+  }
   LOCKSTEP_RETURN_IF_ERROR(Run("PRAGMA journal_mode=WAL"));
   LOCKSTEP_RETURN_IF_ERROR(Run("PRAGMA synchronous=FULL"));
   if (options.max_bytes > 0) {
@@ -123,31 +161,87 @@ absl::Status SqliteStore::Begin(const SqliteStoreOptions& options) {
   // The journal's lock is taken by a write, so that a second opener sees it even
   // before the first record.
   LOCKSTEP_RETURN_IF_ERROR(Run("BEGIN EXCLUSIVE"));
-  absl::Status created = is_new ? Create() : absl::OkStatus();
+  absl::Status created;
+  if (is_new) created = Create();
+  if (format == kUnchainedFormat) created = AddChain();
   if (!created.ok()) {
     sqlite3_exec(db_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
     return created;
   }
   LOCKSTEP_RETURN_IF_ERROR(Run("COMMIT"));
-  LOCKSTEP_ASSIGN_OR_RETURN(last_id_, Number("SELECT coalesce(max(id), 0) FROM records"));
+  return CheckTail();
+}
+
+absl::Status SqliteStore::OpenTail(bool may_be_absent) {
+  if (IsInMemory(path_)) return absl::OkStatus();
+  absl::StatusOr<TailFile> file = TailFile::Open(TailPath());
+  // Made before the database is of this format, so that a crash in between does not look
+  // like a loss.
+  if (absl::IsNotFound(file.status()) && may_be_absent) file = TailFile::Create(TailPath());
+  if (absl::IsNotFound(file.status()) || absl::IsDataLoss(file.status())) {
+    return absl::DataLossError(absl::StrCat(
+        file.status().message(), ", so it is not known whether store '", path_,
+        "' is complete: restore both from a backup; to accept what the store has, write the word "
+        "'accept' to '", TailPath(), "'"));
+  }
+  if (!file.ok()) return file.status();
+  tail_file_ = *std::move(file);
   return absl::OkStatus();
 }
 
-absl::Status SqliteStore::CheckFormat() {
+absl::StatusOr<Tail> SqliteStore::ReadTail() {
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const Statement newest,
+      Prepare("SELECT id, checksum FROM records ORDER BY id DESC LIMIT 1"));
+  const int code = sqlite3_step(newest.get());
+  if (code == SQLITE_DONE) return Tail();
+  if (code != SQLITE_ROW) return Error("reading store");
+  return Tail{sqlite3_column_int64(newest.get(), 0), sqlite3_column_int64(newest.get(), 1)};
+}
+
+absl::Status SqliteStore::CheckTail() {
+  LOCKSTEP_ASSIGN_OR_RETURN(last_, ReadTail());
+  if (!tail_file_) return absl::OkStatus();
+  const std::optional<Tail> expected = tail_file_->tail();
+  if (expected && expected->id > 0) {
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        const std::int64_t matches,
+        Number(absl::StrCat("SELECT count(*) FROM records WHERE id=", expected->id,
+                            " AND checksum=", expected->checksum)
+                   .c_str()));
+    if (matches == 0) {
+      return absl::DataLossError(absl::StrCat(
+          "store '", path_, "' lost its end: it has ", last_.id, " records, and of record ",
+          expected->id, " another or none than '", TailPath(),
+          "' says; its write-ahead log may be damaged. Restore both from a backup; to accept "
+          "what is left, and with it that workers may be ahead, write the word 'accept' to '",
+          TailPath(), "'"));
+    }
+  }
+  return expected == last_ ? absl::OkStatus() : tail_file_->Write(last_);
+}
+
+absl::Status SqliteStore::Damaged(std::int64_t record, absl::string_view how) const {
+  return absl::DataLossError(
+      absl::StrCat("store '", path_, "' is damaged: record ", record, how));
+}
+
+absl::StatusOr<std::int64_t> SqliteStore::CheckFormat() {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::int64_t application, Number("PRAGMA application_id"));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::int64_t format, Number("PRAGMA user_version"));
   if (application != kApplicationId) {
     return absl::DataLossError(absl::StrCat("'", path_, "' is a database of another program, not a "
                                             "Lockstep store; give another path"));
   }
-  if (format != kFormat) {
+  if (format != kFormat && format != kUnchainedFormat) {
     return absl::DataLossError(absl::StrCat("'", path_, "' has format ", format,
-                                            "; this release reads format ", kFormat));
+                                            "; this release reads formats ", kUnchainedFormat,
+                                            " and ", kFormat));
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const Statement check, Prepare("PRAGMA quick_check(1)"));
   if (sqlite3_step(check.get()) != SQLITE_ROW) return Error("checking store");
   const std::string result(reinterpret_cast<const char*>(sqlite3_column_text(check.get(), 0)));
-  if (result == "ok") return absl::OkStatus();
+  if (result == "ok") return format;
   return absl::DataLossError(absl::StrCat("store '", path_, "' is damaged (", result,
                                           "); restore it from a backup"));
 }
@@ -160,30 +254,56 @@ absl::Status SqliteStore::Create() {
       "checksum INTEGER NOT NULL) STRICT");
 }
 
-absl::StatusOr<std::vector<Record>> SqliteStore::Load() {
+absl::Status SqliteStore::ForEach(
+    absl::FunctionRef<absl::Status(std::int64_t, absl::string_view, std::int64_t)> row) {
   LOCKSTEP_ASSIGN_OR_RETURN(const Statement select,
                             Prepare("SELECT id, payload, checksum FROM records ORDER BY id"));
-  std::vector<Record> records;
+  std::int64_t expected = 0;
   int code;
   while ((code = sqlite3_step(select.get())) == SQLITE_ROW) {
-    const auto expected_id = static_cast<std::int64_t>(records.size()) + 1;
     const std::int64_t id = sqlite3_column_int64(select.get(), 0);
+    if (id != ++expected) return Damaged(expected, " is missing");
     const absl::string_view payload(
         static_cast<const char*>(sqlite3_column_blob(select.get(), 1)),
         static_cast<std::size_t>(sqlite3_column_bytes(select.get(), 1)));
-    const std::string where = absl::StrCat("store '", path_, "' is damaged: record ", expected_id);
-    if (id != expected_id) return absl::DataLossError(absl::StrCat(where, " is missing"));
-    if (sqlite3_column_int64(select.get(), 2) != Checksum(id, payload)) {
-      return absl::DataLossError(
-          absl::StrCat(where, " does not match its checksum; restore it from a backup"));
-    }
-    absl::StatusOr<Record> record = DecodeRecord(payload);
-    if (!record.ok()) {
-      return absl::DataLossError(absl::StrCat(where, ": ", record.status().message()));
-    }
-    records.push_back(*std::move(record));
+    LOCKSTEP_RETURN_IF_ERROR(row(id, payload, sqlite3_column_int64(select.get(), 2)));
   }
-  if (code != SQLITE_DONE) return Error("reading store");
+  return code == SQLITE_DONE ? absl::OkStatus() : Error("reading store");
+}
+
+absl::Status SqliteStore::AddChain() {
+  LOCKSTEP_ASSIGN_OR_RETURN(const Statement update,
+                            Prepare("UPDATE records SET checksum=?2 WHERE id=?1"));
+  Tail last;
+  std::vector<Tail> chain;
+  LOCKSTEP_RETURN_IF_ERROR(ForEach(
+      [&](std::int64_t id, absl::string_view payload, std::int64_t checksum) -> absl::Status {
+        if (checksum != UnchainedChecksum(id, payload)) return Damaged(id, kGarbled);
+        last = Chain(last, payload);
+        chain.push_back(last);
+        return absl::OkStatus();
+      }));
+  for (const Tail& link : chain) {
+    sqlite3_reset(update.get());
+    sqlite3_bind_int64(update.get(), 1, link.id);
+    sqlite3_bind_int64(update.get(), 2, link.checksum);
+    if (sqlite3_step(update.get()) != SQLITE_DONE) return Error("writing store");
+  }
+  return Run(absl::StrCat("PRAGMA user_version=", kFormat).c_str());
+}
+
+absl::StatusOr<std::vector<Record>> SqliteStore::Load() {
+  std::vector<Record> records;
+  Tail last;
+  LOCKSTEP_RETURN_IF_ERROR(ForEach(
+      [&](std::int64_t id, absl::string_view payload, std::int64_t checksum) -> absl::Status {
+        last = Chain(last, payload);
+        if (checksum != last.checksum) return Damaged(id, kGarbled);
+        absl::StatusOr<Record> record = DecodeRecord(payload);
+        if (!record.ok()) return Damaged(id, absl::StrCat(": ", record.status().message()));
+        records.push_back(*std::move(record));
+        return absl::OkStatus();
+      }));
   return records;
 }
 
@@ -205,19 +325,19 @@ absl::Status SqliteStore::Insert(std::span<const Record> records) {
   LOCKSTEP_ASSIGN_OR_RETURN(
       const Statement insert,
       Prepare("INSERT INTO records (id, payload, checksum) VALUES (?1, ?2, ?3)"));
-  std::int64_t id = last_id_;
+  Tail last = last_;
   for (const Record& record : records) {
-    ++id;
     const std::string payload = EncodeRecord(record);
+    last = Chain(last, payload);
     sqlite3_reset(insert.get());
-    sqlite3_bind_int64(insert.get(), 1, id);
+    sqlite3_bind_int64(insert.get(), 1, last.id);
     sqlite3_bind_blob64(insert.get(), 2, payload.data(), payload.size(), SQLITE_STATIC);
-    sqlite3_bind_int64(insert.get(), 3, Checksum(id, payload));
+    sqlite3_bind_int64(insert.get(), 3, last.checksum);
     if (sqlite3_step(insert.get()) != SQLITE_DONE) return Error("writing store");
   }
   LOCKSTEP_RETURN_IF_ERROR(Run("COMMIT"));
-  last_id_ = id;
-  return absl::OkStatus();
+  last_ = last;
+  return tail_file_ ? tail_file_->Write(last_) : absl::OkStatus();
 }
 
 }  // namespace

@@ -7,10 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/digest.h"
 #include "common/base/status_matchers.h"
 #include "coordinator/store/memory_store.h"
 #include "coordinator/store/record_codec.h"
 #include "coordinator/store/sqlite_store.h"
+#include "coordinator/store/tail_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -28,6 +32,8 @@ std::vector<Record> OneOfEachKind() {
   spec.join_window = absl::Milliseconds(1500);
   spec.lease = absl::Seconds(7);
   spec.ready_timeout = absl::Seconds(30);
+  spec.optimizer_replicas = 2;
+  spec.stall_timeout = absl::Seconds(90);
   spec.policy.ignore_list = {"bn.*"};
   spec.policy.root = RootWorker{"w1"};
   SyncPolicy policy;
@@ -51,6 +57,8 @@ std::vector<Record> OneOfEachKind() {
                     time},
       EntryAppended{"mnist", {LogNumber(2), SyncOnce{true, true, RootRank{1}}}, "", "", time},
       EntryAppended{"mnist", {LogNumber(3), SyncOnce{true, false}}, "", "", time},
+      EntryAppended{"mnist", {LogNumber(4), Regroup{"w1"}}, "", "", time},
+      EntryAppended{"mnist", {LogNumber(5), CheckpointOnce{}}, "", "", time},
       EntryApplied{"mnist", LogNumber(1), "w0", 42},
   };
 }
@@ -71,6 +79,27 @@ void WriteFile(const std::string& path, const std::string& text) {
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// What a kill, or a copy for a backup, leaves of a store; without the write-ahead log if
+// there is none.
+std::string CopyOf(const std::string& path) {
+  const std::string copy = path + ".left";
+  for (const char* suffix : {"", "-wal", "-shm", ".tail"}) {
+    std::filesystem::remove(copy + suffix);
+    const bool is_there = std::filesystem::exists(path + suffix);
+    if (is_there && suffix != std::string("-shm")) {
+      std::filesystem::copy_file(path + suffix, copy + suffix);
+    }
+  }
+  return copy;
+}
+
+// What Load() gives, or why it, or the store, cannot be opened.
+absl::StatusOr<std::vector<Record>> LoadFrom(const std::string& path) {
+  absl::StatusOr<std::unique_ptr<Store>> store = OpenSqliteStore(path);
+  if (!store.ok()) return store.status();
+  return (*store)->Load();
 }
 
 // A closed store with these records.
@@ -134,10 +163,8 @@ TEST(SqliteStore, KeepsWhatWasAppendedWhenTheProcessIsKilled) {
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Store> store, OpenSqliteStore(path));
   LOCKSTEP_ASSERT_OK(store->Append(records));
   // What is on disk while the store is open is what a kill leaves behind.
-  const std::string left = path + ".left";
-  std::filesystem::copy_file(path, left);
-  std::filesystem::copy_file(path + "-wal", left + "-wal");
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Store> after, OpenSqliteStore(left));
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Store> after,
+                                OpenSqliteStore(CopyOf(path)));
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::vector<Record> loaded, after->Load());
   EXPECT_TRUE(loaded == records);
 }
@@ -148,15 +175,14 @@ TEST(SqliteStore, KeepsAllOrNothingOfAnAppendThatWasTorn) {
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Store> store, OpenSqliteStore(path));
   LOCKSTEP_ASSERT_OK(store->Append(std::span(records).first(2)));
   const auto before = std::filesystem::file_size(path + "-wal");
+  const std::string tail = ReadFile(path + ".tail");
   LOCKSTEP_ASSERT_OK(store->Append(std::span(records).subspan(2)));
   const auto after = std::filesystem::file_size(path + "-wal");
   ASSERT_GT(after, before);
   for (auto size = before; size <= after; size += 997) {
-    const std::string left = path + ".left";
-    std::filesystem::remove(left);
-    std::filesystem::copy_file(path, left);
-    std::filesystem::remove(left + "-wal");
-    std::filesystem::copy_file(path + "-wal", left + "-wal");
+    // The tail is written once the records are durable.
+    const std::string left = CopyOf(path);
+    WriteFile(left + ".tail", tail);
     std::filesystem::resize_file(left + "-wal", size);
     LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Store> torn, OpenSqliteStore(left));
     LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::vector<Record> loaded, torn->Load());
@@ -237,14 +263,135 @@ TEST(SqliteStore, RefusesATruncatedFile) {
   Fill(path, records);
   const auto size = std::filesystem::file_size(path);
   for (const auto left : {size - 4096, size / 2, std::uintmax_t{5000}, std::uintmax_t{100}}) {
-    const std::string copy = path + ".copy";
-    std::filesystem::remove(copy);
-    std::filesystem::copy_file(path, copy);
+    const std::string copy = CopyOf(path);
     std::filesystem::resize_file(copy, left);
-    absl::StatusOr<std::unique_ptr<Store>> store = OpenSqliteStore(copy);
-    const absl::Status status = store.ok() ? (*store)->Load().status() : store.status();
-    EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss)) << left << " of " << size;
+    EXPECT_THAT(LoadFrom(copy), StatusIs(absl::StatusCode::kDataLoss)) << left << " of " << size;
   }
+}
+
+// SQLite takes damage in the write-ahead log for its end, without an error.
+TEST(SqliteStore, NoticesThatALogLostItsEnd) {
+  const std::string path = FreshPath();
+  const std::vector<Record> records = OneOfEachKind();
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Store> store, OpenSqliteStore(path));
+  for (const Record& record : records) LOCKSTEP_ASSERT_OK(store->Append(std::span(&record, 1)));
+  const auto size = std::filesystem::file_size(path + "-wal");
+  LOCKSTEP_ASSERT_OK(LoadFrom(CopyOf(path)));
+  for (auto at = std::uintmax_t{40}; at < size; at += 1499) {
+    const std::string left = CopyOf(path);
+    std::string log = ReadFile(left + "-wal");
+    log[at] = static_cast<char>(log[at] ^ 0x20);
+    WriteFile(left + "-wal", log);
+    const absl::StatusOr<std::vector<Record>> loaded = LoadFrom(left);
+    // A page that a later one of the log replaces does not matter.
+    if (loaded.ok() && *loaded == records) continue;
+    EXPECT_THAT(loaded, StatusIs(absl::StatusCode::kDataLoss, HasSubstr(left))) << at;
+  }
+  const std::string left = CopyOf(path);
+  std::filesystem::resize_file(left + "-wal", size / 2);
+  EXPECT_THAT(LoadFrom(left), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("lost its end")));
+  std::filesystem::remove(left + "-wal");
+  EXPECT_THAT(LoadFrom(left), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST(SqliteStore, DoesNotBeginAnewWhenTheDatabaseIsGone) {
+  const std::string path = FreshPath();
+  Fill(path, OneOfEachKind());
+  std::filesystem::remove(path);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    EXPECT_THAT(LoadFrom(path),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("had 14 records")));
+  }
+}
+
+TEST(SqliteStore, MissesItsTailUntilAnOperatorAcceptsThat) {
+  const std::string path = FreshPath();
+  Fill(path, OneOfEachKind());
+  std::filesystem::remove(path + ".tail");
+  EXPECT_THAT(LoadFrom(path), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("'accept'")));
+  WriteFile(path + ".tail", "no tail at all");
+  EXPECT_THAT(LoadFrom(path), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("is damaged")));
+  WriteFile(path + ".tail", "accept\n");
+  for (int start = 0; start < 2; ++start) {
+    LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::vector<Record> loaded, LoadFrom(path));
+    EXPECT_TRUE(loaded == OneOfEachKind());
+  }
+}
+
+TEST(SqliteStore, NoticesAnotherHistoryOfTheSameLength) {
+  const std::string path = FreshPath();
+  Fill(path, OneOfEachKind());
+  const std::string tail = ReadFile(path + ".tail");
+  std::filesystem::remove(path);
+  std::filesystem::remove(path + ".tail");
+  std::vector<Record> other = OneOfEachKind();
+  other[0] = GenerationStarted{Generation(4)};
+  Fill(path, other);
+  WriteFile(path + ".tail", tail);
+  EXPECT_THAT(LoadFrom(path), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("another or none")));
+}
+
+// Each state that a kill may leave, in the order in which they are reached.
+TEST(SqliteStore, TakesNoCrashForALoss) {
+  const std::string path = FreshPath();
+  const std::vector<Record> records = OneOfEachKind();
+  // The tail is made before the database.
+  LOCKSTEP_ASSERT_OK(TailFile::Create(path + ".tail"));
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::vector<Record> none, LoadFrom(path));
+  EXPECT_TRUE(none.empty());
+  // While the tail is made it has another name.
+  std::filesystem::rename(path + ".tail", path + ".tail.new");
+  std::filesystem::remove(path);
+  LOCKSTEP_ASSERT_OK(LoadFrom(path));
+
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(std::unique_ptr<Store> store, OpenSqliteStore(path));
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const std::vector<Record> after = {records.begin(), records.begin() + i + 1};
+    const std::string tail_before = ReadFile(path + ".tail");
+    LOCKSTEP_ASSERT_OK(store->Append(std::span(&records[i], 1)));
+    const std::string tail_after = ReadFile(path + ".tail");
+    ASSERT_NE(tail_before, tail_after);
+    // The records are durable, and of the tail's new bytes those up to `written`.
+    for (std::size_t written = 0; written <= tail_after.size(); written += 8) {
+      const std::string left = CopyOf(path);
+      WriteFile(left + ".tail", tail_after.substr(0, written) + tail_before.substr(written));
+      LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::vector<Record> loaded, LoadFrom(left));
+      ASSERT_TRUE(loaded == after) << i << ", " << written;
+    }
+  }
+}
+
+TEST(SqliteStore, BringsAnOldDatabaseToTheChain) {
+  const std::string path = FreshPath();
+  const std::vector<Record> records = OneOfEachKind();
+  Sql(path, "PRAGMA application_id=1282110324; PRAGMA user_version=1; CREATE TABLE records (id "
+            "INTEGER PRIMARY KEY, payload BLOB NOT NULL, checksum INTEGER NOT NULL) STRICT");
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const std::string payload = EncodeRecord(records[i]);
+    const auto id = static_cast<std::int64_t>(i) + 1;
+    const auto checksum = static_cast<std::int64_t>(Digester().Add(id).Add(payload).Finish());
+    Sql(path, absl::StrCat("INSERT INTO records VALUES (", id, ", x'",
+                           absl::BytesToHexString(payload), "', ", checksum, ")"));
+  }
+  const std::string old = ReadFile(path);
+  for (const bool tail_was_made : {false, true}) {  // where a kill may stop it
+    WriteFile(path, old);
+    std::filesystem::remove(path + ".tail");
+    if (tail_was_made) LOCKSTEP_ASSERT_OK(TailFile::Create(path + ".tail"));
+    for (int start = 0; start < 2; ++start) {
+      LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::vector<Record> loaded, LoadFrom(path));
+      EXPECT_TRUE(loaded == records);
+    }
+  }
+  // It has the chain now.
+  Sql(path, "DELETE FROM records WHERE id=14");
+  EXPECT_THAT(LoadFrom(path), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("lost its end")));
+  // One that is damaged stays as it is.
+  WriteFile(path, old);
+  Sql(path, "UPDATE records SET checksum=7 WHERE id=5");
+  std::filesystem::remove(path + ".tail");
+  EXPECT_THAT(LoadFrom(path),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("record 5 does not match")));
 }
 
 TEST(SqliteStore, SaysThatThereIsNoSpaceAndThenWritesNoMore) {

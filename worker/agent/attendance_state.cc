@@ -334,6 +334,7 @@ AttendanceEffects AttendanceState::Hear(MonoTime now, const NewEntries& message)
 }
 
 AttendanceEffects AttendanceState::Hear(MonoTime now, const AbortEpoch& abort) {
+  if (absl::IsCancelled(abort.why)) return Fail(abort.why);
   if (abort.epoch == LastingEpoch() && abort.epoch.valid()) {
     EndEpoch(EpochIsOver(abort.epoch, abort.why.message()));
   }

@@ -226,6 +226,18 @@ TEST(AttendanceState, ANewerProposalIsTheAnswerToAStop) {
       << "the coordinator has said so itself";
 }
 
+TEST(AttendanceState, ADrainedWorkerDoesNotDialAgain) {
+  for (const bool has_stopped : {true, false}) {
+    Script s;
+    s.Join(3, 0);
+    if (has_stopped) s.Do(EpochStopping{Epoch(3), 7, absl::OkStatus()});
+    EXPECT_EQ(s.Hear(AbortEpoch{Epoch(3), absl::CancelledError("drained")}), "drop");
+    EXPECT_THAT(s.state().end(), StatusIs(absl::StatusCode::kCancelled, "drained"));
+    EXPECT_EQ(s.End(absl::CancelledError("drained")), "");
+    EXPECT_EQ(s.state().wake_at(), MonoTime::Infinite());
+  }
+}
+
 TEST(AttendanceState, LeavesAnEpochThatItStopped) {
   Script s;
   s.Join(3, 0);
