@@ -21,6 +21,11 @@ using ::testing::HasSubstr;
 
 constexpr char kRoot[] = "/job";
 
+MATCHER_P(IsStep, step, "") {
+  *result_listener << StatusOf(arg).ToString();
+  return arg.ok() && *arg == step;
+}
+
 std::string FileName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 class DamageTest : public testing::Test {
@@ -201,7 +206,7 @@ TEST(CheckpointCrash, AfterACrashAtAnyMomentOfAWriteTheNewestIsWhole) {
       if (latest == 3) continue;
       LOCKSTEP_ASSERT_OK(RemoveCheckpoint(before.files, kRoot, 3));
       LOCKSTEP_ASSERT_OK(WriteSample(before.files, kRoot, before.three));
-      ASSERT_EQ(*FindLatest(before.files, kRoot), 3);
+      ASSERT_THAT(FindLatest(before.files, kRoot), IsStep(3));
     }
   }
   // The last operation of a write makes durable what is whole already.
@@ -214,7 +219,7 @@ TEST(CheckpointCrash, WhatWasCommittedSurvivesACrash) {
     LOCKSTEP_ASSERT_OK(WriteSample(before.files, kRoot, before.three));
     Prng prng(seed);
     before.files.Crash(prng);
-    ASSERT_EQ(*FindLatest(before.files, kRoot), 3);
+    ASSERT_THAT(FindLatest(before.files, kRoot), IsStep(3));
     ASSERT_THAT(ReadAndCompare(before.files, kRoot, before.three, 1), IsOk());
   }
 }
@@ -254,7 +259,7 @@ TEST(CheckpointCrash, AFullDiskIsSaidAndLeavesTheOthersWhole) {
     before.files.SetCapacity(full + prng.Between(0, needed));
     ASSERT_THAT(WriteSample(before.files, kRoot, before.three),
                 StatusIs(absl::StatusCode::kResourceExhausted));
-    ASSERT_EQ(*FindLatest(before.files, kRoot), 2);
+    ASSERT_THAT(FindLatest(before.files, kRoot), IsStep(2));
     ASSERT_THAT(ReadAndCompare(before.files, kRoot, before.two, 1), IsOk());
     for (const std::string& path : before.files.Paths()) {
       ASSERT_FALSE(absl::EndsWith(path, ".tmp")) << path;

@@ -16,7 +16,7 @@
 namespace lockstep {
 
 // The manifest of the checkpoint of `step`. Errors: NotFound: there is none; DataLoss: it is not
-//   what was written; FailedPrecondition: it has another format version. The message names the file.
+//   what was written; FailedPrecondition: it has another format version. They name the file.
 absl::StatusOr<CheckpointManifest> ReadManifest(const FileSystem& files, const std::string& root,
                                                 std::int64_t step);
 

@@ -282,7 +282,7 @@ absl::Status ExportToTorch(CheckpointReader& checkpoint, FileSystem& files,
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file,
                             AtomicFile::Create(files, path, "export"));
   ZipWriter zip(file.get());
-  // Whatever the file is called: PyTorch takes any name for this folder, and the first record tells.
+  // PyTorch takes any name for this folder.
   const auto name = [](absl::string_view record) { return absl::StrCat("archive/", record); };
   LOCKSTEP_RETURN_IF_ERROR(zip.Add(name("data.pkl"), dicts.pickle()));
   LOCKSTEP_RETURN_IF_ERROR(zip.Add(name("byteorder"), "little"));

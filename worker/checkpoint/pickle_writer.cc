@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "worker/checkpoint/little_endian.h"
 
 namespace lockstep {
 namespace {
@@ -66,10 +67,6 @@ std::vector<std::int64_t> ContiguousStrides(const std::vector<std::int64_t>& sha
 
 PickleWriter::PickleWriter() : text_(kProto) {}
 
-void PickleWriter::Little(std::uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) text_.push_back(static_cast<char>(value >> (8 * i) & 0xff));
-}
-
 void PickleWriter::None() { text_.push_back(kNone); }
 
 void PickleWriter::Bool(bool value) { text_.push_back(value ? kNewTrue : kNewFalse); }
@@ -77,12 +74,12 @@ void PickleWriter::Bool(bool value) { text_.push_back(value ? kNewTrue : kNewFal
 void PickleWriter::Int(std::int64_t value) {
   if (value == static_cast<std::int32_t>(value)) {
     text_.push_back(kBinInt);
-    Little(static_cast<std::uint64_t>(value), 4);
+    AppendLittleEndian(static_cast<std::uint64_t>(value), 4, &text_);
     return;
   }
   text_.push_back(kLong1);
   text_.push_back(8);  // bytes, two's complement
-  Little(static_cast<std::uint64_t>(value), 8);
+  AppendLittleEndian(static_cast<std::uint64_t>(value), 8, &text_);
 }
 
 void PickleWriter::Float(double value) {
@@ -93,7 +90,7 @@ void PickleWriter::Float(double value) {
 
 void PickleWriter::Text(absl::string_view utf8) {
   text_.push_back(kBinUnicode);
-  Little(utf8.size(), 4);
+  AppendLittleEndian(utf8.size(), 4, &text_);
   text_.append(utf8.data(), utf8.size());
 }
 

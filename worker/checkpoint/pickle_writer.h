@@ -41,7 +41,6 @@ class PickleWriter {
 
  private:
   void Global(absl::string_view module, absl::string_view name);
-  void Little(std::uint64_t value, int bytes);
 
   std::string text_;
 };

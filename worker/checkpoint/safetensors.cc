@@ -10,6 +10,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "worker/checkpoint/json_object.h"
+#include "worker/checkpoint/little_endian.h"
 
 namespace lockstep {
 namespace {
@@ -39,14 +40,6 @@ std::optional<DType> TypeOf(absl::string_view name) {
     if (row.name == name) return row.dtype;
   }
   return std::nullopt;
-}
-
-std::string LittleEndian(std::uint64_t number) {
-  std::string text;
-  for (int i = 0; i < kSafetensorsPrefixBytes; ++i) {
-    text.push_back(static_cast<char>(number >> (8 * i) & 0xff));
-  }
-  return text;
 }
 
 absl::Status CheckWritable(const TensorSpec& tensor) {
@@ -153,11 +146,10 @@ absl::StatusOr<SafetensorsLayout> LayOutSafetensors(const SafetensorsMetadata& m
           absl::StrCat("the tensors up to ", Quoted(tensor.name), " (", tensor.ToString(),
                        ") have more bytes than fit into 63 bits"));
     }
-    const bool is_new = header
-                            .emplace(tensor.name, json{{"dtype", std::string(SafetensorsName(tensor.dtype))},
-                                                       {"shape", tensor.shape},
-                                                       {"data_offsets", {begin, end}}})
-                            .second;
+    const json entry = {{"dtype", std::string(SafetensorsName(tensor.dtype))},
+                        {"shape", tensor.shape},
+                        {"data_offsets", {begin, end}}};
+    const bool is_new = header.emplace(tensor.name, entry).second;
     if (!is_new) {
       return absl::InvalidArgumentError(
           absl::StrCat("two tensors have the name ", Quoted(tensor.name), "; expected one"));
@@ -178,7 +170,8 @@ absl::StatusOr<SafetensorsLayout> LayOutSafetensors(const SafetensorsMetadata& m
         absl::StrCat("the header of ", tensors.size(), " tensors has ", text.size(),
                      " bytes; safetensors allows ", kMaxSafetensorsHeaderBytes));
   }
-  layout.head = absl::StrCat(LittleEndian(text.size()), text);
+  AppendLittleEndian(text.size(), kSafetensorsPrefixBytes, &layout.head);
+  layout.head += text;
   return layout;
 }
 

@@ -2,10 +2,8 @@
 
 #include <zlib.h>
 
-#include <algorithm>
-
-#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "worker/checkpoint/little_endian.h"
 
 namespace lockstep {
 namespace {
@@ -42,7 +40,7 @@ class Fields {
 
  private:
   Fields& Little(std::uint64_t value, int bytes) {
-    for (int i = 0; i < bytes; ++i) text_.push_back(static_cast<char>(value >> (8 * i) & 0xff));
+    AppendLittleEndian(value, bytes, &text_);
     return *this;
   }
   std::string text_;

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_matchers.h"
@@ -79,7 +80,12 @@ TEST_P(ZipWriterTest, BytesOfRecordsAreAlignedAndInTheLocalHeader) {
 }
 
 TEST_P(ZipWriterTest, MoreRecordsThan16BitsCount) {
-  Write(std::vector<std::string>(65'536, "x"));
+  const std::string content = Write(std::vector<std::string>(65'536, "x"));
+  // The end of the directory says to look for the count in zip64's, before its locator.
+  const std::size_t end = content.size() - 22;
+  EXPECT_EQ(Little(content, end + 10, 2), 0xffffu);
+  ASSERT_EQ(content.substr(end - 20 - 56, 4), "PK\6\6");
+  EXPECT_EQ(Little(content, end - 20 - 56 + 32, 8), 65'536u);
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(
       const RunResult python,
       RunProgram({.program = "/usr/bin/python3",
