@@ -1,10 +1,10 @@
 #include "worker/transport/gloo/early_reduction.h"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "worker/combine/combine.h"
 
@@ -15,67 +15,26 @@ constexpr std::int32_t kTag = Links::kMaxTag - 2;
 
 }  // namespace
 
-void EarlyReduction::Begin(Links* links, std::vector<Part> parts) {
+void EarlyReduction::Begin(Links* links, std::vector<BegunReduction::Part> parts) {
   MutexLock lock(&mu_);
   links_ = links;
-  parts_ = std::move(parts);
-  ready_.assign(parts_.size(), {});
+  begun_.Begin(std::move(parts), slice_bytes_);
+  ready_.assign(begun_.parts().size(), {});
   next_.assign(world_size_, 0);
   slices_.assign(world_size_, {});
-  for (int owner = 0; owner < world_size_; ++owner) {
-    for (std::size_t i = parts_.size(); i-- > 0;) {
-      const Shard& shard = parts_[i].shards[owner];
-      const std::int64_t length = slice_bytes_ / ElementBytes(parts_[i].gradients.dtype);
-      for (std::int64_t end = shard.end; end > shard.begin; end -= length) {
-        slices_[owner].push_back({i, {std::max(shard.begin, end - length), end}});
-      }
-    }
-  }
-  for (Part& part : parts_) {
-    if (part.gradients.dtype == DType::kFloat32) continue;
-    part.short_sums.resize(part.shards[rank_].elements());
-  }
-}
-
-void EarlyReduction::Drop() {
-  for (Part& part : parts_) part.over = true;
-}
-
-bool EarlyReduction::has_parts() const {
-  return std::ranges::any_of(parts_, [](const Part& part) { return !part.over; });
-}
-
-const EarlyReduction::Part* EarlyReduction::Find(int arena) const {
-  const auto found = std::ranges::find_if(
-      parts_, [&](const Part& part) { return part.arena == arena && !part.over; });
-  return found == parts_.end() ? nullptr : &*found;
-}
-
-std::span<const float> EarlyReduction::UseUp(int arena) {
-  const auto part = std::ranges::find(parts_, arena, &Part::arena);
-  LOCKSTEP_CHECK(part != parts_.end() && !part->over);
-  part->over = true;
-  if (part->gradients.dtype != DType::kFloat32) return part->short_sums;
-  const Shard& mine = part->shards[rank_];
-  return part->gradients.floats().subspan(mine.begin, mine.elements());
+  for (const Slice& slice : begun_.slices()) slices_[slice.owner].push_back(slice);
 }
 
 absl::Status EarlyReduction::CheckAllReady() const {
   MutexLock lock(&mu_);
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    if (ready_[i].Covers(0, parts_[i].gradients.elements)) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "a reduction was begun, and not all gradients of arena ", parts_[i].arena,
-        " are ready; say so of all of them before the next collective call"));
-  }
-  return absl::OkStatus();
+  return begun_.CheckAllReady(ready_);
 }
 
 void EarlyReduction::MarkReady(const Arena& gradients, std::int64_t begin, std::int64_t end) {
   MutexLock lock(&mu_);
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    if (parts_[i].gradients.data == gradients.data) ready_[i].Add(begin, end);
-  }
+  const std::optional<std::size_t> part = begun_.PartOf(gradients);
+  if (!part.has_value()) return;
+  ready_[*part].Add(begin, end);
   if (CanSend()) links_->Poke();
   changed_.SignalAll();
 }
@@ -103,7 +62,9 @@ bool EarlyReduction::CanAddUp() const {
 }
 
 absl::Status EarlyReduction::Run(std::vector<float> weights) {
-  weights_ = std::move(weights);
+  begun_.SetWeights(std::move(weights));
+  LOCKSTEP_RETURN_IF_ERROR(begun_.MakeRoomForSums(
+      [](std::int64_t elements) { return std::make_shared<float[]>(elements); }));
   posted_ = 0;
   added_ = 0;
   arriving_.assign(slices_[rank_].size(), {});
@@ -137,7 +98,7 @@ absl::Status EarlyReduction::SendWhatIsReady() {
       next_[owner] = end;
     }
     for (const Slice& slice : std::span(slices_[owner]).subspan(begin, end - begin)) {
-      const Arena& gradients = parts_[slice.part].gradients;
+      const Arena& gradients = begun_.ArenaOf(slice);
       LOCKSTEP_ASSIGN_OR_RETURN(
           const Links::Ticket ticket,
           links_->Send(owner, kTag, gradients.at(slice.elements.begin),
@@ -158,7 +119,7 @@ absl::Status EarlyReduction::PostReceives() {
           const Links::Ticket ticket,
           links_->Receive(
               from, kTag, inbox_.Version(posted_, from),
-              slice.elements.elements() * ElementBytes(parts_[slice.part].gradients.dtype)));
+              slice.elements.elements() * ElementBytes(begun_.ArenaOf(slice).dtype)));
       arriving_[posted_].push_back(ticket);
     }
   }
@@ -194,17 +155,14 @@ void EarlyReduction::AddUpIfReady() {
     if (!CanAddUp()) return;
   }
   const Slice& slice = slices_[rank_][added_];
-  Part& part = parts_[slice.part];
-  const Shard& mine = part.shards[rank_];
+  const Arena& gradients = begun_.ArenaOf(slice);
   std::vector<const std::byte*> versions;
   for (int r = 0; r < world_size_; ++r) {
-    versions.push_back(r == rank_ ? part.gradients.at(slice.elements.begin)
+    versions.push_back(r == rank_ ? gradients.at(slice.elements.begin)
                                   : inbox_.Version(added_, r));
   }
-  float* const into = part.gradients.dtype == DType::kFloat32
-                          ? part.gradients.floats().data() + slice.elements.begin
-                          : part.short_sums.data() + (slice.elements.begin - mine.begin);
-  WeightedSum(part.gradients.dtype, versions, weights_, slice.elements.elements(),
+  float* const into = begun_.RoomForSums(slice);
+  WeightedSum(gradients.dtype, versions, begun_.weights(), slice.elements.elements(),
               [&](std::int64_t begin, std::span<const float> sums) {
                 std::ranges::copy(sums, into + begin);
               });

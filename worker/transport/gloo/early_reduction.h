@@ -1,14 +1,12 @@
 // EarlyReduction: gradients go to their owners while backward still makes them.
 //
 // The calling thread says what is ready; the communication thread runs the reduction.
-// Each shard is cut into slices, counted from the end of the last arena, as backward
-// makes the last layer's gradients first. Between two ranks slices go in that order, so
+// Between two ranks slices (worker/transport/begun_reduction.h) go in their order, so
 // that both sides know which comes next; otherwise nobody waits for a turn: each rank
 // sends every owner its next slice as soon as it is complete. So an owner is not idle
 // while another's shard is being made, and when backward is over all links are in use.
 //
-// An owner adds a slice up once all versions of it are there, in rank order, into its
-// own part of its own arena, or beside it if the arena's type is shorter than float.
+// An owner adds a slice up once all versions of it are there, in rank order.
 //
 // What each function may be called by is said there.
 #ifndef LOCKSTEP_WORKER_TRANSPORT_GLOO_EARLY_REDUCTION_H_
@@ -22,39 +20,28 @@
 #include "absl/status/status.h"
 #include "common/base/mutex.h"
 #include "common/sharding/shard_plan.h"
+#include "worker/transport/begun_reduction.h"
 #include "worker/transport/gloo/inbox.h"
 #include "worker/transport/gloo/links.h"
-#include "worker/transport/gloo/ready_ranges.h"
+#include "worker/transport/ready_ranges.h"
 #include "worker/transport/transport.h"
 
 namespace lockstep::gloo_links {
 
 class EarlyReduction {
  public:
-  // One arena of it.
-  struct Part {
-    int arena = 0;  // its number
-    Arena gradients;
-    std::vector<Shard> shards;  // by rank
-    std::vector<float> short_sums = {};  // where the arena has no room for them
-    bool over = false;                   // used up or dropped
-  };
-
   // Versions are received in `inbox` while it runs.
   EarlyReduction(Inbox* inbox, int rank, int world_size, std::int64_t slice_bytes)
-      : inbox_(*inbox), rank_(rank), world_size_(world_size), slice_bytes_(slice_bytes) {}
+      : inbox_(*inbox),
+        rank_(rank),
+        world_size_(world_size),
+        slice_bytes_(slice_bytes),
+        begun_(rank) {}
 
   // The calling thread, while Run() does not.
-  void Begin(Links* links, std::vector<Part> parts);
-  // What is left of it is forgotten.
-  void Drop();
-  bool has_parts() const;
-  // Null: none was begun of that arena, or it was used up or dropped.
-  const Part* Find(int arena) const;
-  // By rank, as Run() was given them.
-  const std::vector<float>& weights() const { return weights_; }
-  // Those of this rank's shard, until the next Begin() or until somebody writes there.
-  std::span<const float> UseUp(int arena);
+  void Begin(Links* links, std::vector<BegunReduction::Part> parts);
+  BegunReduction& begun() { return begun_; }
+  const BegunReduction& begun() const { return begun_; }
 
   // The calling thread, also while Run() does.
   // Errors: FailedPrecondition: not all elements are ready.
@@ -70,10 +57,7 @@ class EarlyReduction {
   absl::Status Run(std::vector<float> weights);
 
  private:
-  struct Slice {
-    std::size_t part = 0;
-    Shard elements;
-  };
+  using Slice = BegunReduction::Slice;
 
   absl::Status SendWhatIsReady();
   absl::Status PostReceives();
@@ -92,9 +76,8 @@ class EarlyReduction {
   const int world_size_;
   const std::int64_t slice_bytes_;
   Links* links_ = nullptr;
-  std::vector<Part> parts_;
+  BegunReduction begun_;
   std::vector<std::vector<Slice>> slices_;  // by owner, as they go there
-  std::vector<float> weights_;
 
   // Of Run().
   std::size_t posted_ = 0;  // slices of this rank's shard that are received

@@ -14,6 +14,7 @@
 #include "common/base/text.h"
 #include "worker/combine/combine.h"
 #include "worker/memory/host_memory.h"
+#include "worker/transport/begun_reduction.h"
 #include "worker/transport/checked_transport.h"
 #include "worker/transport/gloo/early_reduction.h"
 #include "worker/transport/gloo/inbox.h"
@@ -92,7 +93,7 @@ class GlooTransport final : public CheckedTransport {
     early_.MarkReady(gradients, begin, end);
   }
 
-  void DropReduction() override { early_.Drop(); }
+  void DropReduction() override { early_.begun().Drop(); }
 
  private:
   // Each rank's `mine`, by rank, in `all`.
@@ -202,8 +203,8 @@ class GlooTransport final : public CheckedTransport {
   absl::Status MoveToOwners(int gradients, std::span<const Shard> shards,
                             std::span<const float> weights,
                             const ConsumeSums& consume) override {
-    if (early_.Find(gradients) != nullptr) {
-      const std::span<const float> sums = early_.UseUp(gradients);
+    if (early_.begun().Has(gradients)) {
+      const std::span<const float> sums = early_.begun().UseUp(gradients);
       if (!sums.empty()) consume(0, sums);
       return absl::OkStatus();
     }
@@ -218,8 +219,8 @@ class GlooTransport final : public CheckedTransport {
 
   absl::Status MoveUpdates(int gradients, const Arena& parameters, std::span<const Shard> shards,
                            std::span<const float> weights, const ConsumeSums& update) override {
-    if (early_.Find(gradients) != nullptr) {
-      const std::span<const float> sums = early_.UseUp(gradients);
+    if (early_.begun().Has(gradients)) {
+      const std::span<const float> sums = early_.begun().UseUp(gradients);
       return MoveBuckets(nullptr, &parameters, shards, [&](const Shard& part, Versions) {
         update(part.begin, sums.subspan(part.begin, part.elements()));
       });
@@ -287,12 +288,12 @@ class GlooTransport final : public CheckedTransport {
   }
 
   absl::Status StartReduction(std::vector<BegunPart> parts, float weight) override {
-    if (reduces_.joinable() || early_.has_parts()) {
+    if (reduces_.joinable() || early_.begun().has_parts()) {
       return absl::FailedPreconditionError(
           "another reduction was begun and neither used up nor dropped");
     }
     if (world_size() == 1) return absl::OkStatus();
-    std::vector<EarlyReduction::Part> begun;
+    std::vector<BegunReduction::Part> begun;
     for (const BegunPart& part : parts) {
       begun.push_back(
           {.arena = part.arena, .gradients = arenas_[part.arena], .shards = part.shards});
@@ -319,14 +320,7 @@ class GlooTransport final : public CheckedTransport {
 
   absl::Status CheckBegun(int gradients, std::span<const Shard> shards,
                           std::span<const float> weights) const override {
-    const EarlyReduction::Part* const begun = early_.Find(gradients);
-    if (begun == nullptr || (std::ranges::equal(begun->shards, shards) &&
-                             std::ranges::equal(early_.weights(), weights))) {
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the reduction of arena ", gradients,
-        " was begun with other shards or weights; begin it with those that it ends with"));
+    return early_.begun().CheckEnd(gradients, shards, weights);
   }
 
   void Interrupt(const absl::Status& why) override {

@@ -1,14 +1,14 @@
 // ReadyRanges: which elements of an arena were said to be ready, in whatever order and
 // however often. Pure; thread-compatible.
-#ifndef LOCKSTEP_WORKER_TRANSPORT_GLOO_READY_RANGES_H_
-#define LOCKSTEP_WORKER_TRANSPORT_GLOO_READY_RANGES_H_
+#ifndef LOCKSTEP_WORKER_TRANSPORT_READY_RANGES_H_
+#define LOCKSTEP_WORKER_TRANSPORT_READY_RANGES_H_
 
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <map>
 
-namespace lockstep::gloo_links {
+namespace lockstep {
 
 class ReadyRanges {
  public:
@@ -37,6 +37,6 @@ class ReadyRanges {
   std::map<std::int64_t, std::int64_t> ends_;  // by begin; apart from each other
 };
 
-}  // namespace lockstep::gloo_links
+}  // namespace lockstep
 
-#endif  // LOCKSTEP_WORKER_TRANSPORT_GLOO_READY_RANGES_H_
+#endif  // LOCKSTEP_WORKER_TRANSPORT_READY_RANGES_H_
