@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -75,8 +76,15 @@ class TcpStar final : public Star {
     role_->Begin({reinterpret_cast<const char*>(mine.data()), mine.size()});
     absl::StatusOr<std::vector<std::string>> result = AwaitResult(deadline);
     exchanging_ = false;
+    StopBell();
     exchange_ended_.SignalAll();
     return result;
+  }
+
+  void Hasten(MonoTime latest) override {
+    MutexLock lock(&mu_);
+    latest_ = latest;
+    if (exchanging_) RingBell();
   }
 
   void Abort(const absl::Status& why) override {
@@ -89,19 +97,23 @@ class TcpStar final : public Star {
  private:
   absl::StatusOr<std::vector<std::string>> AwaitResult(MonoTime deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    // Of rank 0's answer, once it was asked who is missing.
+    std::optional<MonoTime> answer;
     while (true) {
       TakeIn();
       // What took place counts, also if the epoch ended right after.
       if (role_->has_result() && !Sending()) return role_->TakeResult();
       if (!over_.ok()) return over_;
-      if (clock_.Now() >= deadline) {
+      MonoTime until = answer.value_or(std::min(deadline, latest_));
+      if (clock_.Now() >= until) {
         if (absl::Status late = role_->OnDeadline(); !late.ok()) {
           End(std::move(late));
           return over_;
         }
-        deadline = clock_.Now() + star::kAnswerTime;
+        answer = until = clock_.Now() + star::kAnswerTime;
       }
-      Sleep(exchange_fds_, POLLIN, deadline);
+      Sleep(exchange_fds_, POLLIN, until);
+      StopBell();
     }
   }
 
@@ -200,7 +212,13 @@ class TcpStar final : public Star {
     RingBell();
   }
 
-  // Stays rung: whoever sleeps or wants to looks for the reason.
+  // Once the epoch is over it stays rung: whoever sleeps or wants to looks for the reason.
+  void StopBell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (closing_ || !over_.ok()) return;
+    std::uint64_t rings = 0;
+    [[maybe_unused]] const ssize_t size = read(bell_.get(), &rings, sizeof(rings));
+  }
+
   void RingBell() {
     const std::uint64_t one = 1;
     // Cannot fail: the counter holds 2^64 - 2 rings.
@@ -217,6 +235,7 @@ class TcpStar final : public Star {
   bool exchanging_ ABSL_GUARDED_BY(mu_) = false;
   bool closing_ ABSL_GUARDED_BY(mu_) = false;
   bool aborted_here_ ABSL_GUARDED_BY(mu_) = false;
+  MonoTime latest_ ABSL_GUARDED_BY(mu_) = MonoTime::Infinite();
   absl::Status over_ ABSL_GUARDED_BY(mu_);
   std::vector<Peer> peers_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<Role> role_ ABSL_GUARDED_BY(mu_);

@@ -10,7 +10,8 @@
 // Whoever can reach the port and was given the address is trusted; others are dropped. A
 // process that ends is noticed at once, a host that is lost after about ten seconds.
 //
-// Exchange() is used by one thread; Abort() by any, also from OnLoss.
+// Exchange() is used by one thread at a time; Hasten() and Abort() by any, Abort() also from
+// OnLoss.
 #ifndef LOCKSTEP_WORKER_TRANSPORT_STAR_STAR_H_
 #define LOCKSTEP_WORKER_TRANSPORT_STAR_STAR_H_
 
@@ -77,6 +78,10 @@ class Star {
   // After an error every later call returns it.
   virtual absl::StatusOr<std::vector<std::string>> Exchange(std::span<const std::byte> mine,
                                                             MonoTime deadline) = 0;
+
+  // An Exchange() in progress, and those that follow, end by `latest` as by a deadline, until
+  // another time is said. For ranks that cannot know before when they are waited for.
+  virtual void Hasten(MonoTime latest) = 0;
 
   // Ends this rank's waits, and those of all others, with this error. Does nothing if the
   // epoch is over.

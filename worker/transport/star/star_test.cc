@@ -71,6 +71,38 @@ TEST(Star, ARankThatDoesNotComeIsNamedToAllWhoDid) {
   EXPECT_EQ(meeting.Exchange(2, "late").status(), statuses[0]);
 }
 
+// Of rank 0 and of another, before it is in the exchange and while it is.
+TEST(Star, AnExchangeWithoutADeadlineEndsWhenItIsHastened) {
+  for (const int hastened : {0, 1}) {
+    for (const bool before : {true, false}) {
+      Meeting meeting(4);
+      meeting.FormAll();
+      if (before) meeting.stars[hastened]->Hasten(In(absl::Milliseconds(100)));
+      std::thread others([&] {
+        EXPECT_THAT(OnEach<absl::Status>({0, 1, 3},
+                                         [&](int rank) {
+                                           return meeting.Exchange(rank, "x", MonoTime::Infinite())
+                                               .status();
+                                         }),
+                    Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                  "w2 (rank 2) did not come in time")));
+      });
+      // By then they sleep, as a rule.
+      for (int i = 0; i < 10'000 && !before; ++i) std::this_thread::yield();
+      if (!before) meeting.stars[hastened]->Hasten(In(absl::Milliseconds(100)));
+      others.join();
+    }
+  }
+}
+
+TEST(Star, ATimeToHastenToIsTakenBackByAnother) {
+  Meeting meeting(3);
+  meeting.FormAll();
+  for (const auto& star : meeting.stars) star->Hasten(MonoTime());
+  for (const auto& star : meeting.stars) star->Hasten(MonoTime::Infinite());
+  EXPECT_THAT(meeting.ExchangeOn(meeting.all), Each(IsOk()));
+}
+
 TEST(Star, AnEarlierDeadlineOfAnotherRankNamesThoseWhoAreTrulyMissing) {
   Meeting meeting(4);
   meeting.FormAll();
