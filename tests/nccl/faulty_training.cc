@@ -101,10 +101,12 @@ class Job {
 
   absl::Status TakeSteps(int rank, Engine& engine) {
     for (int step = 0; step < kSteps; ++step) {
+      const StepOptions options = {.samples = 1 + rank, .max_grad_norm = step == 2 ? 0.5 : 0.0};
       LOCKSTEP_RETURN_IF_ERROR(engine.BeforeForward());
+      // In one step of two: gradients travel before Step(), and in it.
+      if (step % 2 == 0) LOCKSTEP_RETURN_IF_ERROR(engine.BeforeBackward(options));
       Backward(world_.model(rank), step, rank);
-      LOCKSTEP_RETURN_IF_ERROR(
-          engine.Step({.samples = 1 + rank, .max_grad_norm = step == 2 ? 0.5 : 0.0}));
+      LOCKSTEP_RETURN_IF_ERROR(engine.Step(options));
     }
     LOCKSTEP_RETURN_IF_ERROR(engine.BroadcastBuffers(world_.size() - 1));
     // No rank is through before all are: a step without samples is a meeting in which nothing

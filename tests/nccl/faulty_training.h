@@ -23,8 +23,9 @@ struct HealthyRun {
   std::vector<float> values;  // of all parameters and buffers, equal on all ranks
 };
 
-// Five steps of `ranks` ranks, from their forming to their leaving: buffer syncs by broadcast
-// and by mean, a step that clips, a manual broadcast, and a last meeting of all.
+// Five steps of `ranks` ranks, from their forming to their leaving, some of them with a backward
+// that is announced: buffer syncs by broadcast and by mean, a step that clips, a manual broadcast,
+// and a last meeting of all.
 // Errors: it was not healthy.
 absl::StatusOr<HealthyRun> TrainUndisturbed(int ranks);
 

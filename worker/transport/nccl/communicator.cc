@@ -83,12 +83,17 @@ absl::Status Communicator::AwaitReady(absl::string_view what) {
   return waiter_.Until(absl::StrCat("the ", what), [&] { return Ready(what); });
 }
 
-absl::Status Communicator::Await(absl::string_view what, const Event& event) {
+absl::Status Communicator::AwaitThat(absl::string_view what,
+                                     const std::function<absl::StatusOr<bool>()>& done) {
   return waiter_.Until(absl::StrCat("the ", what), [&]() -> absl::StatusOr<bool> {
     LOCKSTEP_ASSIGN_OR_RETURN(const bool ready, Ready(what));
     if (!ready) return false;
-    return event.Reached();
+    return done();
   });
+}
+
+absl::Status Communicator::Await(absl::string_view what, const Event& event) {
+  return AwaitThat(what, [&] { return event.Reached(); });
 }
 
 absl::Status Communicator::AwaitAll(absl::string_view what) {

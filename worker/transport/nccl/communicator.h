@@ -6,7 +6,7 @@
 //
 // After an error only Abort() may be called. It is never destroyed or finalized: NCCL's own
 // teardown waits for other ranks without a limit, and must not follow an abort of any of
-// them. Used by one thread.
+// them. Used by one thread at a time.
 #ifndef LOCKSTEP_WORKER_TRANSPORT_NCCL_COMMUNICATOR_H_
 #define LOCKSTEP_WORKER_TRANSPORT_NCCL_COMMUNICATOR_H_
 
@@ -39,6 +39,8 @@ class Communicator {
   absl::Status Put(absl::string_view what, const Post& post);
   absl::Status PutGroup(absl::string_view what, const Post& post);
 
+  // Until `done`, as long as NCCL has no error.
+  absl::Status AwaitThat(absl::string_view what, const std::function<absl::StatusOr<bool>()>& done);
   // Until the device has reached the event.
   absl::Status Await(absl::string_view what, const Event& event);
   // Until all of the device's two streams is done.

@@ -65,9 +65,13 @@ absl::Status Device::MakeCurrent() {
   return FromCuda(api_, api_.SetDevice(number_), absl::StrCat("choice of GPU ", number_));
 }
 
+absl::Status Device::RecordCaller(Event& event) {
+  return event.Record(caller_stream_ ? caller_stream_() : nullptr);
+}
+
 absl::Status Device::Enter() {
   LOCKSTEP_RETURN_IF_ERROR(MakeCurrent());
-  LOCKSTEP_RETURN_IF_ERROR(called_.Record(caller_stream_ ? caller_stream_() : nullptr));
+  LOCKSTEP_RETURN_IF_ERROR(RecordCaller(called_));
   LOCKSTEP_RETURN_IF_ERROR(called_.HoldBack(arithmetic_));
   return entered_.Record(arithmetic_);
 }

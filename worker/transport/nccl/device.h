@@ -5,7 +5,7 @@
 //                       >-- Enter() --> entered() --> moves, arithmetic -- Finish() --> ended()
 //   arithmetic  -------'
 //
-// Nothing here waits. Used by one thread at a time; Enter() makes the device the current one
+// Nothing here waits. Used by one thread at a time where nothing else is said; Enter() makes the device the current one
 // of the thread.
 #ifndef LOCKSTEP_WORKER_TRANSPORT_NCCL_DEVICE_H_
 #define LOCKSTEP_WORKER_TRANSPORT_NCCL_DEVICE_H_
@@ -36,6 +36,8 @@ class Event {
   ~Event() {
     if (api_ != nullptr) api_->EventDestroy(event_);
   }
+
+  bool exists() const { return api_ != nullptr; }
 
   absl::Status Record(cudaStream_t stream);
   // What follows on the stream waits for what was recorded.
@@ -68,7 +70,11 @@ class Device {
   cudaStream_t moves() const { return moves_; }
   cudaStream_t arithmetic() const { return arithmetic_; }
 
+  // Both may be called by any thread, also beside others.
   absl::Status MakeCurrent();
+  // What the caller's stream of this thread has by now.
+  absl::Status RecordCaller(Event& event);
+
   // Records the end of what the caller's stream and that of arithmetic have, as entered(): what
   // is put on either of ours after that comes behind it. The stream of moves has nothing.
   absl::Status Enter();

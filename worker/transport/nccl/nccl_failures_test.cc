@@ -67,6 +67,14 @@ absl::Status WorkAWhile(int world_size, Transport& transport) {
         std::ranges::copy(sums, &parameters.floats()[mine.begin + begin]);
       }));
   EXPECT_TRUE(AllAre<float>(parameters.floats(), static_cast<float>(world_size)));
+  const ArenaShards part = {gradients, shards};
+  LOCKSTEP_RETURN_IF_ERROR(transport.BeginReduction({&part, 1}, 1));
+  transport.GradientsReady(gradients, 0, elements);
+  LOCKSTEP_RETURN_IF_ERROR(transport.Agree({}).status());
+  LOCKSTEP_RETURN_IF_ERROR(
+      transport.ReduceToOwners(gradients, shards, weights, [&](auto, std::span<const float> sums) {
+        EXPECT_TRUE(AllAre<float>(sums, static_cast<float>(world_size)));
+      }));
   return transport.BroadcastFromOwners(parameters, std::vector<Shard>(world_size, Shard{0, 0}));
 }
 

@@ -272,8 +272,14 @@ TEST(NcclTransport, MemoryBesideTheArenasIsBoundedByTheBytesOfAPiece) {
     LOCKSTEP_ASSIGN_OR_RETURN(
         const Arena parameters,
         transport.Allocate(ArenaUse::kParameters, DType::kFloat32, kElements));
-    LOCKSTEP_RETURN_IF_ERROR(transport.UpdateShards(gradients, parameters, EvenShards(kElements, 4),
-                                                    EqualWeights(4), Ignore));
+    const std::vector<Shard> shards = EvenShards(kElements, 4);
+    LOCKSTEP_RETURN_IF_ERROR(
+        transport.UpdateShards(gradients, parameters, shards, EqualWeights(4), Ignore));
+    const ArenaShards part = {gradients, shards};
+    LOCKSTEP_RETURN_IF_ERROR(transport.BeginReduction({&part, 1}, 1));
+    transport.GradientsReady(gradients, 0, kElements);
+    LOCKSTEP_RETURN_IF_ERROR(
+        transport.UpdateShards(gradients, parameters, shards, EqualWeights(4), Ignore));
     Tensors tensors;
     tensors.Add("large", DType::kUint8, {4 * kTestPieceBytes}, 5);
     LOCKSTEP_RETURN_IF_ERROR(transport.Broadcast(tensors.views(), 0));

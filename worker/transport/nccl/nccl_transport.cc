@@ -2,21 +2,29 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/base/mono_time.h"
+#include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
+#include "worker/transport/begun_reduction.h"
 #include "worker/transport/checked_transport.h"
+#include "worker/transport/nccl/background.h"
 #include "worker/transport/nccl/communicator.h"
 #include "worker/transport/nccl/device.h"
 #include "worker/transport/nccl/device_memory.h"
+#include "worker/transport/nccl/early_reduction.h"
 #include "worker/transport/nccl/errors.h"
 #include "worker/transport/nccl/owner_exchange.h"
 #include "worker/transport/nccl/staging.h"
+#include "worker/transport/nccl/traffic.h"
+#include "worker/transport/nccl/version_exchange.h"
 #include "worker/transport/nccl/view_mover.h"
 #include "worker/transport/nccl/waiter.h"
 #include "worker/transport/nccl/watchdog.h"
@@ -25,12 +33,16 @@
 namespace lockstep {
 namespace {
 
+using nccl_link::Background;
 using nccl_link::Communicator;
 using nccl_link::Device;
 using nccl_link::DeviceMemory;
+using nccl_link::EarlyReduction;
 using nccl_link::MemoryKind;
 using nccl_link::OwnerExchange;
 using nccl_link::Staging;
+using nccl_link::Traffic;
+using nccl_link::VersionExchange;
 using nccl_link::ViewMover;
 using nccl_link::Waiter;
 using nccl_link::Watchdog;
@@ -41,6 +53,10 @@ constexpr absl::Duration kTimeToNameTheLost = absl::Seconds(1);
 constexpr absl::Duration kTimeToNameAnother = absl::Milliseconds(200);
 // For the others to be through with the last operation.
 constexpr absl::Duration kTimeToLeave = absl::Seconds(2);
+
+// Of what travels during backward: enough for the network, and little enough that not much is
+// left when backward is over.
+constexpr std::int64_t kMaxSliceBytes = 4 << 20;
 
 // What ranks must have alike before they form a communicator. Zero-initialised, without
 // padding.
@@ -61,7 +77,9 @@ struct OnDevice {
   std::unique_ptr<Device> device;
   std::unique_ptr<Communicator> communicator;
   std::unique_ptr<ViewMover> views;
+  std::unique_ptr<VersionExchange> versions;
   std::unique_ptr<OwnerExchange> owners;
+  std::unique_ptr<EarlyReduction> early;
 };
 
 class NcclTransport final : public CheckedTransport {
@@ -76,6 +94,13 @@ class NcclTransport final : public CheckedTransport {
         on_device_(std::make_unique<OnDevice>()) {}
 
   ~NcclTransport() override {
+    if (background_.busy()) {
+      Fail(absl::AbortedError(absl::StrCat(MemberText(group().members, rank()), " left epoch ",
+                                           group().epoch.value(),
+                                           " while gradients were under way")))
+          .IgnoreError();
+      background_.Join().IgnoreError();
+    }
     // What is through here may still be under way to others, and an abort would end it.
     if (moved_) MeetToLeave();
     StopDevice();
@@ -93,7 +118,17 @@ class NcclTransport final : public CheckedTransport {
     return End(Watched([this] { return TryToForm(); }));
   }
 
-  TrafficCounters traffic() const override { return traffic_; }
+  TrafficCounters traffic() const override {
+    return {.sent_bytes = traffic_.sent_bytes, .received_bytes = traffic_.received_bytes};
+  }
+
+  void GradientsReady(const Arena& gradients, std::int64_t begin, std::int64_t end) override {
+    const Watchdog::Scope watched =
+        watchdog_->Watch(clock_.Now() + group().deadline + options_.abort_timeout);
+    Fail(early_->MarkReady(gradients, begin, end)).IgnoreError();
+  }
+
+  void DropReduction() override { early_->begun().Drop(); }
 
  private:
   absl::Status TryToForm() {
@@ -117,8 +152,16 @@ class NcclTransport final : public CheckedTransport {
     on.views = std::make_unique<ViewMover>(on.device.get(), on.communicator.get(),
                                            on.staging.get(), &traffic_, rank(), world_size());
     LOCKSTEP_ASSIGN_OR_RETURN(
+        on.versions,
+        VersionExchange::Create(on.device.get(), on.communicator.get(), on.staging.get(),
+                                &traffic_, options_.math.get(), rank(), world_size()));
+    LOCKSTEP_ASSIGN_OR_RETURN(
         on.owners, OwnerExchange::Create(on.device.get(), on.communicator.get(), on.staging.get(),
-                                         &traffic_, options_.math.get(), rank(), world_size()));
+                                         &traffic_, on.versions.get(), rank(), world_size()));
+    on.early = std::make_unique<EarlyReduction>(
+        on.device.get(), on.communicator.get(), on.versions.get(), options_.math.get(), rank(),
+        world_size(), std::min(on.staging->BytesOf(world_size() - 1), kMaxSliceBytes));
+    early_ = on.early.get();
     // Either all have formed or none goes on.
     return ExchangeRecords(std::int64_t{0}).status();
   }
@@ -156,7 +199,8 @@ class NcclTransport final : public CheckedTransport {
   template <typename Record>
   absl::StatusOr<std::vector<Record>> ExchangeRecords(const Record& mine) {
     LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<std::string> records,
-                              star_->Exchange(std::as_bytes(std::span(&mine, 1)), deadline()));
+                              star_->Exchange(std::as_bytes(std::span(&mine, 1)),
+                                              reducing_ ? MonoTime::Infinite() : deadline()));
     std::vector<Record> all(records.size());
     for (std::size_t r = 0; r < records.size(); ++r) {
       std::memcpy(&all[r], records[r].data(), sizeof(Record));
@@ -215,9 +259,7 @@ class NcclTransport final : public CheckedTransport {
   absl::Status MoveToOwners(int gradients, std::span<const Shard> shards,
                             std::span<const float> weights,
                             const ConsumeSums& consume) override {
-    return OnTheDevice([&] {
-      return on_device_->owners->Reduce(arenas_[gradients], nullptr, shards, weights, consume);
-    });
+    return ReduceAnd(gradients, nullptr, shards, weights, consume);
   }
 
   absl::Status MoveFromOwners(const Arena& arena, std::span<const Shard> shards) override {
@@ -226,9 +268,83 @@ class NcclTransport final : public CheckedTransport {
 
   absl::Status MoveUpdates(int gradients, const Arena& parameters, std::span<const Shard> shards,
                            std::span<const float> weights, const ConsumeSums& update) override {
+    return ReduceAnd(gradients, &parameters, shards, weights, update);
+  }
+
+  absl::Status ReduceAnd(int gradients, const Arena* parameters, std::span<const Shard> shards,
+                         std::span<const float> weights, const ConsumeSums& consume) {
     return OnTheDevice([&] {
-      return on_device_->owners->Reduce(arenas_[gradients], &parameters, shards, weights, update);
+      OwnerExchange& owners = *on_device_->owners;
+      if (!early_->begun().Has(gradients)) {
+        return owners.Reduce(arenas_[gradients], parameters, shards, weights, consume);
+      }
+      return owners.HandOver(early_->begun().UseUp(gradients), parameters, shards, consume);
     });
+  }
+
+  absl::Status StartReduction(std::vector<BegunPart> parts, float weight) override {
+    if (reducing_ || early_->begun().has_parts()) {
+      return absl::FailedPreconditionError(
+          "another reduction was begun and neither used up nor dropped");
+    }
+    if (world_size() == 1) return absl::OkStatus();
+    std::vector<BegunReduction::Part> begun;
+    for (const BegunPart& part : parts) {
+      begun.push_back(
+          {.arena = part.arena, .gradients = arenas_[part.arena], .shards = part.shards});
+    }
+    early_->Begin(std::move(begun));
+    reducing_ = true;
+    background_.Start([this, parts = std::move(parts), weight] {
+      return End(Unhurried([&] {
+        return ReduceBegun(parts, weight, [this](std::vector<float> weights) {
+          moved_ = true;
+          return early_->Run(std::move(weights), [this](std::int64_t mine) {
+            return SmallestOf(mine);
+          });
+        });
+      }));
+    });
+    return absl::OkStatus();
+  }
+
+  absl::Status JoinReduction() override {
+    if (!reducing_) return absl::OkStatus();
+    const absl::Status all_ready = Fail(early_->CheckAllReady());
+    SetLatest(clock_.Now() + group().deadline);
+    const absl::Status reduced = background_.Join();
+    reducing_ = false;
+    SetLatest(MonoTime::Infinite());
+    return all_ready.ok() ? reduced : all_ready;
+  }
+
+  absl::Status CheckBegun(int gradients, std::span<const Shard> shards,
+                          std::span<const float> weights) const override {
+    return early_->begun().CheckEnd(gradients, shards, weights);
+  }
+
+  // On the communication thread: `act` may take as long as backward, until somebody waits for it.
+  absl::Status Unhurried(const std::function<absl::Status()>& act) {
+    const Watchdog::Scope watched = [this] {
+      MutexLock lock(&mu_);
+      waiter_->SetDeadline(latest_);
+      return watchdog_->Watch(latest_ + options_.abort_timeout);
+    }();
+    return act();
+  }
+
+  // When the communication thread must be through.
+  void SetLatest(MonoTime latest) {
+    MutexLock lock(&mu_);
+    latest_ = latest;
+    waiter_->SetDeadline(latest);
+    watchdog_->Hasten(latest + options_.abort_timeout);
+    star_->Hasten(latest);
+  }
+
+  absl::StatusOr<std::int64_t> SmallestOf(std::int64_t mine) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<std::int64_t> all, ExchangeRecords(mine));
+    return std::ranges::min(all);
   }
 
   absl::Status OnTheDevice(const std::function<absl::Status()>& act) {
@@ -244,6 +360,7 @@ class NcclTransport final : public CheckedTransport {
 
   // `act` waits until the operation's deadline, and for no library much longer.
   absl::Status Watched(const std::function<absl::Status()>& act) {
+    if (reducing_) return act();
     waiter_->SetDeadline(deadline());
     const Watchdog::Scope watched = watchdog_->Watch(deadline() + options_.abort_timeout);
     return act();
@@ -298,9 +415,17 @@ class NcclTransport final : public CheckedTransport {
   const std::unique_ptr<Star> star_;
   std::unique_ptr<OnDevice> on_device_;  // null if it could not be stopped
   std::vector<Arena> arenas_;
-  TrafficCounters traffic_;
+  Traffic traffic_;
   // Whether bytes moved since the ranks met last.
   bool moved_ = false;
+
+  EarlyReduction* early_ = nullptr;  // of on_device_; once formed it stays
+  // From StartReduction() to JoinReduction(): the communication thread has all of the above but
+  // for arenas_.
+  bool reducing_ = false;
+  Mutex mu_;
+  MonoTime latest_ ABSL_GUARDED_BY(mu_) = MonoTime::Infinite();
+  Background background_;
 };
 
 }  // namespace

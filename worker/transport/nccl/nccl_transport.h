@@ -11,9 +11,9 @@
 // the DeviceMath that it was given, and the transport waits for that. Tensors of an
 // Exchange() may lie in the memory of any GPU or of the host, on each rank as it likes.
 //
-// BeginReduction() does nothing: the exchange is of all with all and uses all links at once,
-// while of a backward that goes through the arena from its end only one owner's part is ready
-// at a time.
+// A reduction that was begun is carried out by a communication thread, slice by slice as the
+// devices of all ranks have made it. What a thread says to be ready is, for the transport, what
+// that thread's stream has made when it has come so far.
 //
 // After an error the communicator is aborted at once. Where NCCL does not do that in time, or a
 // call of it or of CUDA does not come back, the process ends: a GPU that may still write

@@ -1,14 +1,16 @@
 #include "worker/transport/nccl/owner_exchange.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <vector>
 
 #include "common/base/status_macros.h"
 
 namespace lockstep::nccl_link {
 namespace {
 
-constexpr absl::string_view kReduction = "sending of gradients to their owners";
 constexpr absl::string_view kSpreading = "spreading of parameters from their owners";
+constexpr std::int64_t kSumBytes = sizeof(float);
 
 // All equal, and one after the other from the arena's begin.
 bool AreEven(std::span<const Shard> shards) {
@@ -24,131 +26,87 @@ bool AreEven(std::span<const Shard> shards) {
 
 }  // namespace
 
-struct OwnerExchange::Reduction {
-  const Arena& gradients;
-  std::span<const Shard> shards;
-  std::span<const float> weights;
-  const ConsumeSums& consume;
-  std::int64_t piece_elements = 0;  // of each shard
-  std::int64_t pieces = 0;
-  std::byte* versions = nullptr;  // kSets times one of each rank
-  float* sums = nullptr;          // of one piece
-
-  Shard Part(std::int64_t piece, int owner) const {
-    const Shard& shard = shards[owner];
-    return {std::min(shard.begin + piece * piece_elements, shard.end),
-            std::min(shard.begin + (piece + 1) * piece_elements, shard.end)};
-  }
-  // Rounded up, so that all versions are aligned.
-  std::int64_t version_bytes() const {
-    return (piece_elements * ElementBytes(gradients.dtype) + 15) / 16 * 16;
-  }
-  // This rank's own is read where it lies.
-  std::byte* Version(std::int64_t piece, int rank, int from) const {
-    if (from == rank) return gradients.at(Part(piece, rank).begin);
-    const std::int64_t others = static_cast<std::int64_t>(shards.size()) - 1;
-    const std::int64_t slot = piece % kSets * others + (from < rank ? from : from - 1);
-    return versions + slot * version_bytes();
-  }
-};
+Shard OwnerExchange::Pieces::Part(std::int64_t piece, int owner) const {
+  const Shard& shard = shards[owner];
+  return {std::min(shard.begin + piece * elements, shard.end),
+          std::min(shard.begin + (piece + 1) * elements, shard.end)};
+}
 
 absl::StatusOr<std::unique_ptr<OwnerExchange>> OwnerExchange::Create(
-    Device* device, Communicator* communicator, Staging* staging, TrafficCounters* traffic,
-    DeviceMath* math, int rank, int world_size) {
+    Device* device, Communicator* communicator, const Staging* staging, Traffic* traffic,
+    VersionExchange* versions, int rank, int world_size) {
   std::unique_ptr<OwnerExchange> exchange(
-      new OwnerExchange(device, communicator, staging, traffic, math, rank, world_size));
-  for (Set& set : exchange->sets_) {
-    LOCKSTEP_ASSIGN_OR_RETURN(set.received, Event::Create(&device->api()));
-    LOCKSTEP_ASSIGN_OR_RETURN(set.used, Event::Create(&device->api()));
-  }
-  LOCKSTEP_RETURN_IF_ERROR(math->UseStream(device->arithmetic()));
+      new OwnerExchange(device, communicator, staging, traffic, versions, rank, world_size));
+  LOCKSTEP_ASSIGN_OR_RETURN(exchange->updated_, Event::Create(&device->api()));
   return exchange;
+}
+
+OwnerExchange::Pieces OwnerExchange::Cut(std::span<const Shard> shards,
+                                         std::int64_t element_bytes) const {
+  Pieces pieces = {.shards = shards};
+  std::int64_t longest = 0;
+  for (const Shard& shard : shards) longest = std::max(longest, shard.elements());
+  if (longest == 0) return pieces;
+  pieces.elements = std::min({longest, staging_.BytesOf(world_size_ - 1) / element_bytes,
+                              staging_.piece_bytes() / kSumBytes});
+  pieces.count = (longest + pieces.elements - 1) / pieces.elements;
+  return pieces;
 }
 
 absl::Status OwnerExchange::Reduce(const Arena& gradients, const Arena* parameters,
                                    std::span<const Shard> shards, std::span<const float> weights,
                                    const ConsumeSums& consume) {
-  Reduction reduction = {
-      .gradients = gradients, .shards = shards, .weights = weights, .consume = consume};
-  std::int64_t longest = 0;
-  for (const Shard& shard : shards) longest = std::max(longest, shard.elements());
-  if (longest == 0) return absl::OkStatus();
-  constexpr std::int64_t kSumBytes = sizeof(float);
-  reduction.piece_elements =
-      std::min({longest, staging_.BytesOf(world_size_ - 1) / ElementBytes(gradients.dtype),
-                staging_.piece_bytes() / kSumBytes});
-  reduction.pieces = (longest + reduction.piece_elements - 1) / reduction.piece_elements;
-  const std::int64_t versions_bytes = kSets * (world_size_ - 1) * reduction.version_bytes();
+  const Pieces pieces = Cut(shards, ElementBytes(gradients.dtype));
+  if (pieces.count == 0) return absl::OkStatus();
   LOCKSTEP_ASSIGN_OR_RETURN(
-      reduction.versions,
-      staging_.OnDevice(versions_bytes + reduction.piece_elements * kSumBytes));
-  reduction.sums = reinterpret_cast<float*>(reduction.versions + versions_bytes);
-
-  LOCKSTEP_RETURN_IF_ERROR(Receive(reduction, 0));
-  for (std::int64_t piece = 0; piece < reduction.pieces; ++piece) {
-    if (piece + 1 < reduction.pieces) LOCKSTEP_RETURN_IF_ERROR(Receive(reduction, piece + 1));
-    LOCKSTEP_RETURN_IF_ERROR(AddUp(reduction, piece));
-    if (parameters == nullptr || world_size_ == 1) continue;
-    std::vector<Shard> parts;
-    for (int owner = 0; owner < world_size_; ++owner) {
-      parts.push_back(reduction.Part(piece, owner));
+      std::byte* const beside,
+      versions_.Begin(pieces.elements * ElementBytes(gradients.dtype), pieces.elements * kSumBytes));
+  float* const sums = reinterpret_cast<float*>(beside);
+  LOCKSTEP_RETURN_IF_ERROR(Send(pieces, 0, gradients, weights));
+  for (std::int64_t piece = 0; piece < pieces.count; ++piece) {
+    if (piece + 1 < pieces.count) {
+      LOCKSTEP_RETURN_IF_ERROR(Send(pieces, piece + 1, gradients, weights));
     }
-    LOCKSTEP_RETURN_IF_ERROR(sets_[piece % kSets].used.HoldBack(device_.moves()));
-    LOCKSTEP_RETURN_IF_ERROR(SpreadParts(*parameters, parts));
+    LOCKSTEP_RETURN_IF_ERROR(
+        versions_.AddUp(piece, {gradients, pieces.Part(piece, rank_)}, weights, sums));
+    LOCKSTEP_RETURN_IF_ERROR(Consume(pieces, piece, sums, parameters, consume));
+    LOCKSTEP_RETURN_IF_ERROR(versions_.Free(piece));
   }
   return communicator_.AwaitAll(parameters == nullptr ? kReduction : kSpreading);
 }
 
-absl::Status OwnerExchange::Receive(const Reduction& reduction, std::int64_t piece) {
-  Set& set = sets_[piece % kSets];
-  if (piece >= kSets) LOCKSTEP_RETURN_IF_ERROR(set.used.HoldBack(device_.moves()));
-  const Arena& gradients = reduction.gradients;
-  const auto bytes_to = [&](int owner) {
-    return static_cast<std::size_t>(reduction.Part(piece, owner).elements() *
-                                    ElementBytes(gradients.dtype));
-  };
-  const auto counts = [&](int rank) { return reduction.weights[rank] != 0; };
-  const auto post = [&](ncclComm_t comm, cudaStream_t stream) {
-    for (int i = 1; i < world_size_; ++i) {
-      // Each pair once, and not all to one owner first.
-      const int to = (rank_ + i) % world_size_;
-      const int from = (rank_ + world_size_ - i) % world_size_;
-      if (counts(rank_) && bytes_to(to) > 0) {
-        const ncclResult_t sent =
-            device_.api().Send(gradients.at(reduction.Part(piece, to).begin), bytes_to(to),
-                               ncclUint8, to, comm, stream);
-        if (sent != ncclSuccess && sent != ncclInProgress) return sent;
-        traffic_.sent_bytes += static_cast<std::int64_t>(bytes_to(to));
-      }
-      if (counts(from) && bytes_to(rank_) > 0) {
-        const ncclResult_t received =
-            device_.api().Recv(reduction.Version(piece, rank_, from), bytes_to(rank_), ncclUint8,
-                               from, comm, stream);
-        if (received != ncclSuccess && received != ncclInProgress) return received;
-        traffic_.received_bytes += static_cast<std::int64_t>(bytes_to(rank_));
-      }
-    }
-    return ncclSuccess;
-  };
-  if (world_size_ > 1) LOCKSTEP_RETURN_IF_ERROR(communicator_.PutGroup(kReduction, post));
-  return set.received.Record(device_.moves());
+absl::Status OwnerExchange::HandOver(std::span<const float> sums, const Arena* parameters,
+                                     std::span<const Shard> shards, const ConsumeSums& consume) {
+  const Pieces pieces = Cut(shards, kSumBytes);
+  for (std::int64_t piece = 0; piece < pieces.count; ++piece) {
+    const float* const of_piece = sums.data() + piece * pieces.elements;
+    LOCKSTEP_RETURN_IF_ERROR(Consume(pieces, piece, of_piece, parameters, consume));
+  }
+  return communicator_.AwaitAll(parameters == nullptr ? kReduction : kSpreading);
 }
 
-absl::Status OwnerExchange::AddUp(const Reduction& reduction, std::int64_t piece) {
-  Set& set = sets_[piece % kSets];
-  // The arithmetic may be the host's.
-  LOCKSTEP_RETURN_IF_ERROR(communicator_.Await(kReduction, set.received));
-  const Shard part = reduction.Part(piece, rank_);
-  if (part.elements() > 0) {
-    std::vector<const std::byte*> versions;
-    for (int r = 0; r < world_size_; ++r) versions.push_back(reduction.Version(piece, rank_, r));
-    LOCKSTEP_RETURN_IF_ERROR(math_.WeightedSum(reduction.gradients.dtype, versions,
-                                               reduction.weights, part.elements(),
-                                               reduction.sums));
-    reduction.consume(part.begin - reduction.shards[rank_].begin,
-                      {reduction.sums, static_cast<std::size_t>(part.elements())});
+absl::Status OwnerExchange::Send(const Pieces& pieces, std::int64_t piece, const Arena& gradients,
+                                 std::span<const float> weights) {
+  std::vector<VersionExchange::Part> parts;
+  for (int owner = 0; owner < world_size_; ++owner) {
+    parts.push_back({gradients, pieces.Part(piece, owner)});
   }
-  return set.used.Record(device_.arithmetic());
+  return versions_.Send(piece, parts, weights);
+}
+
+absl::Status OwnerExchange::Consume(const Pieces& pieces, std::int64_t piece, const float* sums,
+                                    const Arena* parameters, const ConsumeSums& consume) {
+  const Shard mine = pieces.Part(piece, rank_);
+  if (mine.elements() > 0) {
+    consume(mine.begin - pieces.shards[rank_].begin,
+            {sums, static_cast<std::size_t>(mine.elements())});
+  }
+  if (parameters == nullptr || world_size_ == 1) return absl::OkStatus();
+  std::vector<Shard> parts;
+  for (int owner = 0; owner < world_size_; ++owner) parts.push_back(pieces.Part(piece, owner));
+  LOCKSTEP_RETURN_IF_ERROR(updated_.Record(device_.arithmetic()));
+  LOCKSTEP_RETURN_IF_ERROR(updated_.HoldBack(device_.moves()));
+  return SpreadParts(*parameters, parts);
 }
 
 absl::Status OwnerExchange::Spread(const Arena& parameters, std::span<const Shard> shards) {

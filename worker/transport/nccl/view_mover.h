@@ -3,7 +3,8 @@
 // Lists are cut into pieces (worker/transport/pieces.h) alike on all ranks, so that NCCL
 // sees the same sizes everywhere. A large tensor that the GPU can use is moved in place; the
 // others are packed into staging memory, those that it cannot copy by the host. Reductions are
-// made on the host, in rank order, with the arithmetic of all transports. Used by one thread.
+// made on the host, in rank order, with the arithmetic of all transports. Used by one thread at
+// a time.
 #ifndef LOCKSTEP_WORKER_TRANSPORT_NCCL_VIEW_MOVER_H_
 #define LOCKSTEP_WORKER_TRANSPORT_NCCL_VIEW_MOVER_H_
 
@@ -18,6 +19,7 @@
 #include "worker/transport/nccl/communicator.h"
 #include "worker/transport/nccl/device.h"
 #include "worker/transport/nccl/staging.h"
+#include "worker/transport/nccl/traffic.h"
 #include "worker/transport/pieces.h"
 #include "worker/transport/tensor_view.h"
 #include "worker/transport/transport.h"
@@ -27,7 +29,7 @@ namespace lockstep::nccl_link {
 class ViewMover {
  public:
   // They must outlive it; what it moves is added to `traffic`.
-  ViewMover(Device* device, Communicator* communicator, Staging* staging, TrafficCounters* traffic,
+  ViewMover(Device* device, Communicator* communicator, Staging* staging, Traffic* traffic,
             int rank, int world_size)
       : device_(*device),
         communicator_(*communicator),
@@ -62,7 +64,7 @@ class ViewMover {
   Device& device_;
   Communicator& communicator_;
   Staging& staging_;
-  TrafficCounters& traffic_;
+  Traffic& traffic_;
   const int rank_;
   const int world_size_;
 };

@@ -40,7 +40,7 @@ absl::Status Waiter::Until(absl::string_view what,
     LOCKSTEP_ASSIGN_OR_RETURN(const bool is_done, done());
     if (is_done) return absl::OkStatus();
     if (interrupted_) return AwaitInterruption(absl::ZeroDuration());
-    if (clock_.Now() > deadline_) {
+    if (clock_.Now() > deadline_.load()) {
       return absl::DeadlineExceededError(absl::StrCat(
           what, " did not end within ", absl::FormatDuration(timeout_), " on ", member_,
           "; all ranks came to the operation, so one of them hangs in it or the way between two "

@@ -25,7 +25,7 @@ class Waiter {
   Waiter(std::string member, absl::Duration timeout)
       : member_(std::move(member)), timeout_(timeout) {}
 
-  // Of the waits that follow.
+  // Of the wait in progress and of those that follow.
   void SetDeadline(MonoTime deadline) { deadline_ = deadline; }
 
   // Until `done` is true, or an error. Other errors: the reason of Interrupt();
@@ -41,7 +41,7 @@ class Waiter {
   const std::string member_;
   const absl::Duration timeout_;
   const RealClock clock_;
-  MonoTime deadline_;
+  std::atomic<MonoTime> deadline_ = MonoTime();
 
   std::atomic<bool> interrupted_ = false;  // whether why_ is set
   Mutex mu_;

@@ -1,6 +1,7 @@
 #include "worker/transport/nccl/watchdog.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/time/time.h"
 
@@ -21,17 +22,19 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
-Watchdog::Scope Watchdog::Watch(MonoTime latest) { return Scope(this, SetLatest(latest)); }
+Watchdog::Scope Watchdog::Watch(MonoTime latest) {
+  MutexLock lock(&mu_);
+  return Scope(this, latest_.insert(latest_.end(), latest));
+}
+
+void Watchdog::Close(std::list<MonoTime>::iterator place) {
+  MutexLock lock(&mu_);
+  latest_.erase(place);
+}
 
 void Watchdog::Hasten(MonoTime latest) {
   MutexLock lock(&mu_);
-  if (!latest_.has_value() || *latest_ <= latest) return;
-  latest_ = latest;
-}
-
-std::optional<MonoTime> Watchdog::SetLatest(std::optional<MonoTime> latest) {
-  MutexLock lock(&mu_);
-  return std::exchange(latest_, latest);
+  for (MonoTime& each : latest_) each = std::min(each, latest);
 }
 
 bool Watchdog::AwaitLateness() {
@@ -40,9 +43,10 @@ bool Watchdog::AwaitLateness() {
   constexpr absl::Duration kBetweenLooks = absl::Milliseconds(100);
   MutexLock lock(&mu_);
   while (!ending_) {
-    const absl::Duration left = latest_.has_value() ? *latest_ - clock_.Now() : kBetweenLooks;
-    if (left <= absl::ZeroDuration()) return true;
-    changed_.AwaitFor(&mu_, std::min(left, kBetweenLooks), [&] { return ending_; });
+    absl::Duration wait = kBetweenLooks;
+    for (const MonoTime latest : latest_) wait = std::min(wait, latest - clock_.Now());
+    if (wait <= absl::ZeroDuration()) return true;
+    changed_.AwaitFor(&mu_, wait, [&] { return ending_; });
   }
   return false;
 }

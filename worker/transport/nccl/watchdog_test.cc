@@ -2,6 +2,7 @@
 
 #include <future>
 #include <memory>
+#include <thread>
 
 #include "gtest/gtest.h"
 
@@ -43,13 +44,17 @@ TEST(Watchdog, LeavesAThreadAloneThatIsBack) {
   EXPECT_FALSE(bite->HasBitten());
 }
 
-TEST(Watchdog, CountsTheInnerScopesTimeAndThenTheOuterOnesAgain) {
+TEST(Watchdog, WatchesSeveralThreadsAtOnce) {
   Bite bite;
-  const Watchdog::Scope outer = bite.watchdog.Watch(kClock.Now() + absl::Hours(1));
-  { const Watchdog::Scope inner = bite.watchdog.Watch(kClock.Now() + absl::Hours(2)); }
-  EXPECT_FALSE(bite.HasBitten());
-  const Watchdog::Scope inner = bite.watchdog.Watch(kClock.Now());
-  EXPECT_TRUE(Comes(bite.bitten));
+  const Watchdog::Scope first = bite.watchdog.Watch(kClock.Now() + absl::Hours(1));
+  std::thread([&] {
+    const Watchdog::Scope second = bite.watchdog.Watch(MonoTime::Infinite());
+    { const Watchdog::Scope within = bite.watchdog.Watch(kClock.Now() + absl::Hours(2)); }
+    EXPECT_FALSE(bite.HasBitten());
+    bite.watchdog.Hasten(kClock.Now() + absl::Hours(3));
+    const Watchdog::Scope late = bite.watchdog.Watch(kClock.Now());
+    EXPECT_TRUE(Comes(bite.bitten));
+  }).join();
 }
 
 TEST(Watchdog, IsHastenedWithinAScopeOnlyAndNeverDelayed) {
