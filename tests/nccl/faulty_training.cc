@@ -15,10 +15,10 @@
 #include "absl/time/time.h"
 #include "common/base/prng.h"
 #include "common/base/status_macros.h"
-#include "worker/device/host_math.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/threaded_world.h"
 #include "worker/transport/nccl/nccl_transport.h"
+#include "worker/transport/nccl/stream_math.h"
 
 namespace lockstep {
 namespace {
@@ -62,12 +62,13 @@ struct Outcome {
   std::vector<std::vector<float>> values;  // by rank
 };
 
-// One epoch of all ranks, on the devices of the fake that lives.
+// One epoch of all ranks, on the devices of the fake that lives, with arithmetic on their streams.
 class Job {
  public:
   // `end_process`: as of NcclOptions, of each rank.
-  Job(int ranks, Epoch epoch, absl::Duration deadline, std::function<void()> end_process = [] {})
-      : world_(ranks), end_process_(std::move(end_process)) {
+  Job(FakeNccl* fake, int ranks, Epoch epoch, absl::Duration deadline,
+      std::function<void()> end_process = [] {})
+      : fake_(fake), world_(ranks), end_process_(std::move(end_process)) {
     world_.operation_timeout = deadline;
     for (int rank = 0; rank < ranks; ++rank) AddTensors(world_.model(rank), rank);
     world_.Propose(Policy(), epoch);
@@ -86,16 +87,20 @@ class Job {
 
  private:
   absl::Status Train(int rank) {
+    const auto math = std::make_shared<StreamMath>(fake_);
     NcclFactory transports({.api = FakeNccl::Api(),
                             .device = rank,
-                            .math = std::make_shared<HostMath>(),
+                            .math = math,
                             .piece_bytes = kPieceBytes,
                             .abort_timeout = kAbortTimeout,
                             .end_process = [&](absl::string_view) { end_process_(); }});
-    LOCKSTEP_RETURN_IF_ERROR(world_.Join(rank, Adam{.lr = 0.1}, &transports));
-    Engine& engine = world_.engine(rank);
-    const absl::Status trained = TakeSteps(rank, engine);
-    engine.Leave(trained);
+    EngineOptions options = world_.OptionsOf(rank);
+    options.math = math;
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                              Engine::Join(options, Adam{.lr = 0.1}, &world_.model(rank),
+                                           &transports, &world_.link(rank)));
+    const absl::Status trained = TakeSteps(rank, *engine);
+    engine->Leave(trained);
     return trained;
   }
 
@@ -127,6 +132,7 @@ class Job {
     return values;
   }
 
+  FakeNccl* const fake_;
   ThreadedWorld world_;
   const std::function<void()> end_process_;
 };
@@ -199,8 +205,9 @@ bool IsAboutFreeing(const std::string& function) {
 }
 
 // That a new epoch on the devices of the fake that lives makes the right values.
-absl::Status CheckNewEpoch(int ranks, const HealthyRun& healthy, const Outcome& before) {
-  const Outcome anew = Job(ranks, Epoch(2), kDeadline).Run();
+absl::Status CheckNewEpoch(FakeNccl& fake, int ranks, const HealthyRun& healthy,
+                           const Outcome& before) {
+  const Outcome anew = Job(&fake, ranks, Epoch(2), kDeadline).Run();
   const absl::Status status = CheckHealthy(anew, &healthy.values);
   if (status.ok()) return status;
   return absl::InternalError(absl::StrCat("after ", TextOf(before.statuses), ", a new epoch: ",
@@ -220,7 +227,7 @@ absl::StatusOr<Ending> TryTrainWith(const FakeNccl::Injection& fault, int ranks,
   };
   const absl::Time start = absl::Now();
   const Outcome outcome =
-      Job(ranks, Epoch(1), holds ? kShortDeadline : kDeadline, end_process).Run();
+      Job(fake.get(), ranks, Epoch(1), holds ? kShortDeadline : kDeadline, end_process).Run();
   if (absl::Now() - start >= kDeadline) {
     return absl::InternalError(absl::StrCat("it took ", absl::FormatDuration(absl::Now() - start),
                                             ": ", TextOf(outcome.statuses)));
@@ -240,7 +247,7 @@ absl::StatusOr<Ending> TryTrainWith(const FakeNccl::Injection& fault, int ranks,
     fake = nullptr;
     fake = std::make_unique<FakeNccl>(FakeNccl::Options{.devices = ranks});
   }
-  if (!all_ok) LOCKSTEP_RETURN_IF_ERROR(CheckNewEpoch(ranks, healthy, outcome));
+  if (!all_ok) LOCKSTEP_RETURN_IF_ERROR(CheckNewEpoch(*fake, ranks, healthy, outcome));
   LOCKSTEP_RETURN_IF_ERROR(CheckClean(*fake, IsAboutFreeing(fault.function)));
   if (!reached) return Ending::kNotReached;
   if (has_ended) return Ending::kProcessEnded;
@@ -251,7 +258,7 @@ absl::StatusOr<Ending> TryTrainWith(const FakeNccl::Injection& fault, int ranks,
 
 absl::StatusOr<HealthyRun> TrainUndisturbed(int ranks) {
   FakeNccl fake({.devices = ranks});
-  const Outcome outcome = Job(ranks, Epoch(1), kDeadline).Run();
+  const Outcome outcome = Job(&fake, ranks, Epoch(1), kDeadline).Run();
   LOCKSTEP_RETURN_IF_ERROR(CheckHealthy(outcome, nullptr));
   HealthyRun healthy = {.values = outcome.values[0]};
   for (const std::string& function : FakeNccl::EntryPoints()) {

@@ -2,7 +2,8 @@
 //
 // On the host it runs at once; on a GPU it is put on the transport's stream, in order with
 // what the transport puts there, and pointers are the device's, which the host must
-// not follow. It moves nothing among ranks. Used by one thread.
+// not follow. It moves nothing among ranks. Used by one thread at a time: a transport may
+// use it on its communication thread while a reduction is under way.
 #ifndef LOCKSTEP_WORKER_DEVICE_DEVICE_MATH_H_
 #define LOCKSTEP_WORKER_DEVICE_DEVICE_MATH_H_
 
@@ -33,6 +34,10 @@ class SumOfSquares {
 class DeviceMath {
  public:
   virtual ~DeviceMath() = default;
+
+  // Whether work is put on the stream of UseStream(): it is done in that stream's time, and those
+  // who need it done must wait for the stream. Else it is done when a call returns.
+  virtual bool on_stream() const { return false; }
 
   // What follows is put on this stream (a cudaStream_t), which lives until another is
   // given; null: the default one. No meaning on the host.

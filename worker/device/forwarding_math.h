@@ -18,6 +18,7 @@ class ForwardingMath : public DeviceMath {
  public:
   explicit ForwardingMath(std::unique_ptr<DeviceMath> base) : base_(std::move(base)) {}
 
+  bool on_stream() const override { return base_->on_stream(); }
   absl::Status UseStream(void* stream) override { return base_->UseStream(stream); }
   absl::Status WeightedSum(DType dtype, std::span<const std::byte* const> sources,
                            std::span<const float> weights, std::int64_t elements,

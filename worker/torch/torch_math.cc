@@ -56,6 +56,8 @@ class TorchMath final : public DeviceMath {
  public:
   explicit TorchMath(std::shared_ptr<TorchDevice> device) : device_(std::move(device)) {}
 
+  bool on_stream() const override { return !device_->device().is_cpu(); }
+
   absl::Status UseStream(void* stream) override {
     device_->UseStream(stream);
     return absl::OkStatus();

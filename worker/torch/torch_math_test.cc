@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -189,6 +190,7 @@ TEST_P(TorchMathTest, WorkIsPutOnItsStream) {
   double stream = 0;
   const c10::StreamId id = reinterpret_cast<std::intptr_t>(&stream);
   LOCKSTEP_ASSERT_OK(math_->UseStream(&stream));
+  EXPECT_TRUE(math_->on_stream());
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const auto optimizer,
                                 math_->MakeOptimizer(Adam{}, {{0, 2, kNoGroup}}, 1));
   EXPECT_GE(TakeFakeDeviceUse().waits, 1) << "steps may be put on another stream";
@@ -209,6 +211,24 @@ TEST_P(TorchMathTest, WorkIsPutOnItsStream) {
   EXPECT_GE(use.operators, 20);
   EXPECT_EQ(use.streams, std::set<c10::StreamId>{id});
   EXPECT_EQ(CurrentFakeStream(1), 0);
+}
+
+// As a transport does while a reduction is under way.
+TEST_P(TorchMathTest, AnotherThreadThatTakesItOverUsesTheSameStream) {
+  if (GetParam().is_cpu()) GTEST_SKIP() << "no streams";
+  double stream = 0;
+  LOCKSTEP_ASSERT_OK(math_->UseStream(&stream));
+  TakeFakeDeviceUse();
+  const auto ranks = {Draw(DType::kFloat32, 3, 1), Draw(DType::kFloat32, 3, 2)};
+  std::vector<float> sums;
+  std::thread([&] {
+    sums = SumBy(*math_, DType::kFloat32, ranks, {1, 2}, 3);
+    LOCKSTEP_EXPECT_OK(math_->Allocate(3).status());
+  }).join();
+  EXPECT_EQ(TakeFakeDeviceUse().streams,
+            std::set<c10::StreamId>{reinterpret_cast<std::intptr_t>(&stream)});
+  HostMath host;
+  EXPECT_EQ(BitsOf(sums), BitsOf(SumBy(host, DType::kFloat32, ranks, {1, 2}, 3)));
 }
 
 TEST_P(TorchMathTest, TheHostReadsACopyUnlessTheMemoryIsItsOwn) {

@@ -135,8 +135,7 @@ absl::Status EarlyReduction::Move(std::span<const BegunReduction::Slice> slices)
     if (slice.owner == rank_) sums[round] = begun_.RoomForSums(slice);
   }
   for (std::size_t i = 0; i < rounds.size(); ++i, ++round_) {
-    // What lies in the queue of a stream behind a collective that hangs blocks the thread.
-    LOCKSTEP_RETURN_IF_ERROR(versions_.AwaitFree(round_));
+    LOCKSTEP_RETURN_IF_ERROR(versions_.AwaitTurn(round_));
     LOCKSTEP_RETURN_IF_ERROR(versions_.Send(round_, rounds[i], begun_.weights()));
     LOCKSTEP_RETURN_IF_ERROR(
         versions_.AddUp(round_, rounds[i][rank_], begun_.weights(), sums[i]));

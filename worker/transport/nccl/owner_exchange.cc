@@ -38,6 +38,9 @@ absl::StatusOr<std::unique_ptr<OwnerExchange>> OwnerExchange::Create(
   std::unique_ptr<OwnerExchange> exchange(
       new OwnerExchange(device, communicator, staging, traffic, versions, rank, world_size));
   LOCKSTEP_ASSIGN_OR_RETURN(exchange->updated_, Event::Create(&device->api()));
+  for (Event& event : exchange->spread_) {
+    LOCKSTEP_ASSIGN_OR_RETURN(event, Event::Create(&device->api()));
+  }
   return exchange;
 }
 
@@ -91,6 +94,7 @@ absl::Status OwnerExchange::Send(const Pieces& pieces, std::int64_t piece, const
   for (int owner = 0; owner < world_size_; ++owner) {
     parts.push_back({gradients, pieces.Part(piece, owner)});
   }
+  LOCKSTEP_RETURN_IF_ERROR(versions_.AwaitTurn(piece));
   return versions_.Send(piece, parts, weights);
 }
 
@@ -104,9 +108,12 @@ absl::Status OwnerExchange::Consume(const Pieces& pieces, std::int64_t piece, co
   if (parameters == nullptr || world_size_ == 1) return absl::OkStatus();
   std::vector<Shard> parts;
   for (int owner = 0; owner < world_size_; ++owner) parts.push_back(pieces.Part(piece, owner));
+  Event& spread = spread_[piece % kMaxUnderWay];
+  if (piece >= kMaxUnderWay) LOCKSTEP_RETURN_IF_ERROR(communicator_.Await(kSpreading, spread));
   LOCKSTEP_RETURN_IF_ERROR(updated_.Record(device_.arithmetic()));
   LOCKSTEP_RETURN_IF_ERROR(updated_.HoldBack(device_.moves()));
-  return SpreadParts(*parameters, parts);
+  LOCKSTEP_RETURN_IF_ERROR(SpreadParts(*parameters, parts));
+  return spread.Record(device_.moves());
 }
 
 absl::Status OwnerExchange::Spread(const Arena& parameters, std::span<const Shard> shards) {

@@ -6,6 +6,9 @@
 //   moves:       T0  T1      S0  T2      S1  T3 ..    T: gradients of a piece to owners
 //   arithmetic:      sum 0       sum 1       ..       S: parameters of a piece from owners
 //
+// Pieces are ordered by events; the host waits for the end of an operation, and for a piece only
+// to put no more than kMaxUnderWay on the device, or to add it up if the arithmetic is its own.
+//
 // Used by one thread at a time.
 #ifndef LOCKSTEP_WORKER_TRANSPORT_NCCL_OWNER_EXCHANGE_H_
 #define LOCKSTEP_WORKER_TRANSPORT_NCCL_OWNER_EXCHANGE_H_
@@ -81,6 +84,7 @@ class OwnerExchange {
   const int rank_;
   const int world_size_;
   Event updated_;
+  Event spread_[kMaxUnderWay];  // by piece
 };
 
 }  // namespace lockstep::nccl_link

@@ -16,6 +16,10 @@
 
 namespace lockstep::nccl_link {
 
+// What is put on a stream blocks the thread once its queue is full, and a queue behind a
+// collective that hangs does not empty. So at most so many pieces lie there at once.
+inline constexpr int kMaxUnderWay = 8;
+
 class Staging {
  public:
   // `piece_bytes`: of what all ranks together bring to this one at once; a multiple of 16.

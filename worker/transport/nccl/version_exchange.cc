@@ -9,9 +9,11 @@ absl::StatusOr<std::unique_ptr<VersionExchange>> VersionExchange::Create(
     DeviceMath* math, int rank, int world_size) {
   std::unique_ptr<VersionExchange> exchange(
       new VersionExchange(device, communicator, staging, traffic, math, rank, world_size));
-  for (Set& set : exchange->sets_) {
-    LOCKSTEP_ASSIGN_OR_RETURN(set.received, Event::Create(&device->api()));
-    LOCKSTEP_ASSIGN_OR_RETURN(set.free, Event::Create(&device->api()));
+  for (Event& event : exchange->received_) {
+    LOCKSTEP_ASSIGN_OR_RETURN(event, Event::Create(&device->api()));
+  }
+  for (Event& event : exchange->free_) {
+    LOCKSTEP_ASSIGN_OR_RETURN(event, Event::Create(&device->api()));
   }
   LOCKSTEP_RETURN_IF_ERROR(math->UseStream(device->arithmetic()));
   return exchange;
@@ -33,8 +35,9 @@ std::byte* VersionExchange::Version(std::int64_t round, int from) const {
 
 absl::Status VersionExchange::Send(std::int64_t round, std::span<const Part> parts,
                                    std::span<const float> weights) {
-  Set& set = sets_[round % kSets];
-  if (round >= kSets) LOCKSTEP_RETURN_IF_ERROR(set.free.HoldBack(device_.moves()));
+  if (round >= kSets) {
+    LOCKSTEP_RETURN_IF_ERROR(free_[(round - kSets) % kMaxUnderWay].HoldBack(device_.moves()));
+  }
   const auto post = [&](ncclComm_t comm, cudaStream_t stream) {
     for (int i = 1; i < world_size_; ++i) {
       // Each pair once, and not all to one owner first.
@@ -58,13 +61,14 @@ absl::Status VersionExchange::Send(std::int64_t round, std::span<const Part> par
     return ncclSuccess;
   };
   if (world_size_ > 1) LOCKSTEP_RETURN_IF_ERROR(communicator_.PutGroup(kReduction, post));
-  return set.received.Record(device_.moves());
+  return received_[round % kSets].Record(device_.moves());
 }
 
 absl::Status VersionExchange::AddUp(std::int64_t round, const Part& mine,
                                     std::span<const float> weights, float* sums) {
-  // The arithmetic may be the host's.
-  LOCKSTEP_RETURN_IF_ERROR(communicator_.Await(kReduction, sets_[round % kSets].received));
+  const Event& received = received_[round % kSets];
+  LOCKSTEP_RETURN_IF_ERROR(math_.on_stream() ? received.HoldBack(device_.arithmetic())
+                                             : communicator_.Await(kReduction, received));
   if (mine.bytes() == 0) return absl::OkStatus();
   std::vector<const std::byte*> versions;
   for (int r = 0; r < world_size_; ++r) {
@@ -75,12 +79,12 @@ absl::Status VersionExchange::AddUp(std::int64_t round, const Part& mine,
 }
 
 absl::Status VersionExchange::Free(std::int64_t round) {
-  return sets_[round % kSets].free.Record(device_.arithmetic());
+  return free_[round % kMaxUnderWay].Record(device_.arithmetic());
 }
 
-absl::Status VersionExchange::AwaitFree(std::int64_t round) {
-  if (round < kSets) return absl::OkStatus();
-  return communicator_.Await(kReduction, sets_[round % kSets].free);
+absl::Status VersionExchange::AwaitTurn(std::int64_t round) {
+  if (round < kMaxUnderWay) return absl::OkStatus();
+  return communicator_.Await(kReduction, free_[round % kMaxUnderWay]);
 }
 
 }  // namespace lockstep::nccl_link

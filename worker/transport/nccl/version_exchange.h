@@ -3,7 +3,8 @@
 // It goes in rounds. In each, every owner has a part, which the other ranks send it their
 // versions of, all by one group of sends; the owner adds them up by DeviceMath in rank order, so
 // that sums have the bits of every other transport, whatever ways NCCL takes. Versions are
-// received in two sets of staging memory: while one is being added up, the other is filled.
+// received in two sets of staging memory: while one is being added up, the other is filled. All
+// this is ordered by events alone, unless the arithmetic is the host's.
 //
 // Used by one thread at a time, and for one run of rounds at a time.
 #ifndef LOCKSTEP_WORKER_TRANSPORT_NCCL_VERSION_EXCHANGE_H_
@@ -60,15 +61,11 @@ class VersionExchange {
                      float* sums);
   // The round's set is free once the arithmetic so far is done.
   absl::Status Free(std::int64_t round);
-  // Until the set that a round needs is free.
-  absl::Status AwaitFree(std::int64_t round);
+  // Before a round is put on the device: until not many are there.
+  absl::Status AwaitTurn(std::int64_t round);
 
  private:
   static constexpr int kSets = 2;
-  struct Set {
-    Event received;
-    Event free;
-  };
 
   VersionExchange(Device* device, Communicator* communicator, Staging* staging, Traffic* traffic,
                   DeviceMath* math, int rank, int world_size)
@@ -90,7 +87,8 @@ class VersionExchange {
   DeviceMath& math_;
   const int rank_;
   const int world_size_;
-  Set sets_[kSets];
+  Event received_[kSets];
+  Event free_[kMaxUnderWay];  // by round
   // kSets times one of each other rank.
   std::byte* versions_ = nullptr;
   std::int64_t version_bytes_ = 0;

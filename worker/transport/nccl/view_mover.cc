@@ -17,10 +17,6 @@ constexpr absl::string_view kReduction = "reduction of tensors";
 // From here on a call of its own costs less than copies into a piece and out of it.
 constexpr std::int64_t kAloneBytes = std::int64_t{1} << 20;
 
-// What is put on a stream blocks the thread once its queue is full, and a queue behind a
-// collective that hangs does not empty. So little is put there at once.
-constexpr int kMaxUnderWay = 8;
-
 bool BeyondReach(Reach reach) { return reach == Reach::kNone; }
 
 std::int64_t TotalBytes(std::span<const TensorView> views) {

@@ -81,6 +81,20 @@ void FakeNccl::Release() {
   world_->changed.SignalAll();
 }
 
+void FakeNccl::Launch(cudaStream_t stream, std::function<void()> work) {
+  MutexLock lock(&world_->mu);
+  const int device = world_->Thread().device;
+  fake_nccl::Stream* const found = world_->streams.FindStream(*world_, stream, device);
+  if (found == nullptr) {
+    return world_->Violate(device, "a kernel on a stream that does not exist any more");
+  }
+  if (found->unlaunched > 0) {
+    world_->Violate(device, "a kernel on a stream that a group in progress may or may not have "
+                            "reached: poll first");
+  }
+  world_->streams.Enqueue(*world_, *found, [work = std::move(work)](World&) { work(); });
+}
+
 bool FakeNccl::AwaitIdle(absl::Duration timeout) {
   MutexLock lock(&world_->mu);
   return world_->changed.AwaitFor(&world_->mu, timeout, [&] { return world_->streams.Idle(); });

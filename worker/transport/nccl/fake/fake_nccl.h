@@ -15,6 +15,7 @@
 #ifndef LOCKSTEP_WORKER_TRANSPORT_NCCL_FAKE_FAKE_NCCL_H_
 #define LOCKSTEP_WORKER_TRANSPORT_NCCL_FAKE_FAKE_NCCL_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -88,6 +89,10 @@ class FakeNccl {
   bool AwaitHeld(int calls, absl::Duration timeout);
   // Lets held calls start; later ones are not held.
   void Release();
+
+  // Puts `work` on a stream, as a kernel of the program's own would be. It calls no function of
+  // the table.
+  void Launch(cudaStream_t stream, std::function<void()> work);
 
   // Waits until no stream has work, or `timeout` has passed; whether none has.
   bool AwaitIdle(absl::Duration timeout);
