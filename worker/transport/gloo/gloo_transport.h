@@ -24,7 +24,7 @@
 namespace lockstep {
 
 struct GlooOptions {
-  // The network interface whose IPv4 address peers connect to.
+  // The network interface whose address peers connect to.
   std::string interface = "lo";
   // Of what moves as one message; equal on all ranks. Small ones overlap the network with
   // the work on what arrived; large ones cost fewer messages.

@@ -1,13 +1,11 @@
 #include "worker/transport/gloo/rendezvous.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <netinet/in.h>
-
 #include <chrono>
-#include <cstring>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -16,12 +14,14 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
 #include "worker/transport/call.h"
 #include "worker/transport/gloo/torch_guard.h"
+#include "worker/transport/interface_address.h"
 
 namespace lockstep::gloo_links {
 namespace {
@@ -29,28 +29,10 @@ namespace {
 // How long after a fault ranks may take to say that they are there.
 constexpr absl::Duration kAnswerTime = absl::Milliseconds(500);
 
-absl::StatusOr<std::string> AddressOf(const std::string& interface) {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return absl::InternalError("the network interfaces cannot be listed");
-  std::optional<std::string> address;
-  for (const ifaddrs* each = list; each != nullptr && !address.has_value();
-       each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET ||
-        interface != each->ifa_name) {
-      continue;
-    }
-    char text[INET_ADDRSTRLEN] = {};
-    sockaddr_in ipv4;
-    std::memcpy(&ipv4, each->ifa_addr, sizeof(ipv4));
-    inet_ntop(AF_INET, &ipv4.sin_addr, text, sizeof(text));
-    address = text;
-  }
-  freeifaddrs(list);
-  if (!address.has_value()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("there is no network interface '", interface, "' with an IPv4 address"));
-  }
-  return *address;
+// "::1" of "[::1]".
+std::string HostOf(absl::string_view address) {
+  if (absl::ConsumePrefix(&address, "[")) absl::ConsumeSuffix(&address, "]");
+  return std::string(address);
 }
 
 }  // namespace
@@ -142,25 +124,26 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Store>> OpenStore(const Group& group,
   options.timeout = ToMillis(group.deadline);
   c10::intrusive_ptr<c10d::TCPStore> store;
   if (group.rank == 0) {
-    LOCKSTEP_ASSIGN_OR_RETURN(const std::string address, AddressOf(interface));
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::string address, InterfaceAddress(interface));
     options.port = 0;
     options.isServer = true;
     LOCKSTEP_RETURN_IF_ERROR(GuardTorch("serving the rendezvous", [&] {
-      store = c10::make_intrusive<c10d::TCPStore>(address, options);
+      store = c10::make_intrusive<c10d::TCPStore>(HostOf(address), options);
     }));
     LOCKSTEP_RETURN_IF_ERROR(exchange(absl::StrCat(address, ":", store->getPort())).status());
   } else {
     LOCKSTEP_ASSIGN_OR_RETURN(const std::string endpoint, exchange(std::nullopt));
-    const std::vector<std::string> fields = absl::StrSplit(endpoint, ':');
+    const std::size_t colon = endpoint.rfind(':');
     int port = 0;
-    if (fields.size() != 2 || !absl::SimpleAtoi(fields[1], &port) || port < 1 || port > 65535) {
+    if (colon == endpoint.npos || !absl::SimpleAtoi(endpoint.substr(colon + 1), &port) ||
+        port < 1 || port > 65535) {
       return absl::InvalidArgumentError(absl::StrCat(
           "rank 0's endpoint is no address: '", endpoint, "'; do all ranks use gloo?"));
     }
     options.port = static_cast<std::uint16_t>(port);
     LOCKSTEP_RETURN_IF_ERROR(GuardTorch(
         absl::StrCat("connecting to ", MemberText(group.members, 0), " at ", endpoint),
-        [&] { store = c10::make_intrusive<c10d::TCPStore>(fields[0], options); }));
+        [&] { store = c10::make_intrusive<c10d::TCPStore>(HostOf(endpoint.substr(0, colon)), options); }));
   }
   return c10::make_intrusive<c10d::PrefixStore>(absl::StrCat("epoch", group.epoch.value()),
                                                 store);

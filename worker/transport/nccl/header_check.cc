@@ -50,8 +50,6 @@ static_assert(ncclFloat16 == 6 && ncclFloat32 == 7 && ncclFloat64 == 8);
 static_assert(ncclBfloat16 == 9);
 static_assert(ncclFloat8e4m3 == 10 && ncclFloat8e5m2 == 11);
 
-static_assert(ncclSum == 0 && ncclProd == 1 && ncclMax == 2 && ncclMin == 3 && ncclAvg == 4);
-
 static_assert(cudaSuccess == 0);
 static_assert(cudaErrorNoDevice == 100);
 static_assert(cudaErrorNotReady == 600);

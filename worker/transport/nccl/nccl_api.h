@@ -36,12 +36,6 @@ struct NcclApi {
                             cudaStream_t stream) = nullptr;
   ncclResult_t (*AllGather)(const void* send, void* receive, std::size_t count,
                             ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) = nullptr;
-  ncclResult_t (*ReduceScatter)(const void* send, void* receive, std::size_t count,
-                                ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
-                                cudaStream_t stream) = nullptr;
-  ncclResult_t (*Reduce)(const void* send, void* receive, std::size_t count, ncclDataType_t type,
-                         ncclRedOp_t op, int root, ncclComm_t comm,
-                         cudaStream_t stream) = nullptr;
   ncclResult_t (*Send)(const void* send, std::size_t count, ncclDataType_t type, int peer,
                        ncclComm_t comm, cudaStream_t stream) = nullptr;
   ncclResult_t (*Recv)(void* receive, std::size_t count, ncclDataType_t type, int peer,

@@ -17,8 +17,6 @@
   FUNCTION(GroupEnd, ncclGroupEnd)                     \
   FUNCTION(Broadcast, ncclBroadcast)                   \
   FUNCTION(AllGather, ncclAllGather)                   \
-  FUNCTION(ReduceScatter, ncclReduceScatter)           \
-  FUNCTION(Reduce, ncclReduce)                         \
   FUNCTION(Send, ncclSend)                             \
   FUNCTION(Recv, ncclRecv)                             \
   FUNCTION(GetErrorString, ncclGetErrorString)         \

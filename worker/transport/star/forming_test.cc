@@ -26,7 +26,7 @@ TEST(StarListener, SaysHowItIsReached) {
 
 TEST(StarListener, RefusesAnInterfaceThatIsNotThere) {
   EXPECT_THAT(StarListener::Listen("nowhere0"),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'nowhere0'")));
+              StatusIs(kFailedPrecondition, HasSubstr("'nowhere0'")));
 }
 
 TEST(Socket, AddressesOfVersionSixAreInBrackets) {

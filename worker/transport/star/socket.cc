@@ -1,8 +1,6 @@
 #include "worker/transport/star/socket.h"
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -15,7 +13,6 @@
 #include <cstring>
 #include <memory>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -49,13 +46,10 @@ absl::StatusOr<AddressList> Resolve(absl::string_view host, absl::string_view po
   return AddressList(list, &freeaddrinfo);
 }
 
-// "127.0.0.1" or "[::1]", and the port.
-std::pair<std::string, std::string> NumericName(const sockaddr* address, socklen_t size) {
-  char host[NI_MAXHOST] = {};
+std::string PortOf(const sockaddr* address, socklen_t size) {
   char port[NI_MAXSERV] = {};
-  getnameinfo(address, size, host, sizeof(host), port, sizeof(port),
-              NI_NUMERICHOST | NI_NUMERICSERV);
-  return {address->sa_family == AF_INET6 ? absl::StrCat("[", host, "]") : host, port};
+  getnameinfo(address, size, nullptr, 0, port, sizeof(port), NI_NUMERICSERV);
+  return port;
 }
 
 void SetOption(int fd, int level, int name, int value) {
@@ -79,35 +73,6 @@ Fd::~Fd() {
   if (valid()) close(fd_);
 }
 
-absl::StatusOr<std::string> InterfaceAddress(const std::string& interface) {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) {
-    return absl::InternalError(
-        absl::StrCat("the network interfaces cannot be listed: ", std::strerror(errno)));
-  }
-  const absl::Cleanup free_list = [&] { freeifaddrs(list); };
-  std::string ipv6;
-  bool found = false;
-  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
-    if (interface != each->ifa_name) continue;
-    found = true;
-    if (each->ifa_addr == nullptr) continue;
-    if (each->ifa_addr->sa_family == AF_INET) {
-      return NumericName(each->ifa_addr, sizeof(sockaddr_in)).first;
-    }
-    if (each->ifa_addr->sa_family != AF_INET6 || !ipv6.empty()) continue;
-    sockaddr_in6 address;
-    std::memcpy(&address, each->ifa_addr, sizeof(address));
-    // Such an address means nothing without the name of the reader's own interface.
-    if (IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr)) continue;
-    ipv6 = NumericName(each->ifa_addr, sizeof(address)).first;
-  }
-  if (!ipv6.empty()) return ipv6;
-  return absl::InvalidArgumentError(
-      found ? absl::StrCat("network interface '", interface, "' has no address")
-            : absl::StrCat("there is no network interface '", interface, "'"));
-}
-
 absl::StatusOr<Fd> ListenOn(const std::string& address, std::string* endpoint) {
   LOCKSTEP_ASSIGN_OR_RETURN(const AddressList list, Resolve(address, "0"));
   Fd fd(socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -119,7 +84,7 @@ absl::StatusOr<Fd> ListenOn(const std::string& address, std::string* endpoint) {
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", address, ": ", std::strerror(errno)));
   }
-  *endpoint = absl::StrCat(address, ":", NumericName(name, size).second);
+  *endpoint = absl::StrCat(address, ":", PortOf(name, size));
   return fd;
 }
 

@@ -40,12 +40,7 @@ class Fd {
   int fd_ = -1;
 };
 
-// "127.0.0.1" or "[fd00::1]": the first IPv4 address of the interface, else the first IPv6
-// address that holds beyond the link. Errors: InvalidArgument: there is no such interface,
-// or it has no address.
-absl::StatusOr<std::string> InterfaceAddress(const std::string& interface);
-
-// On a free port; `endpoint` becomes "ADDRESS:PORT".
+// On a free port of an address, "127.0.0.1" or "[::1]"; `endpoint` becomes "ADDRESS:PORT".
 absl::StatusOr<Fd> ListenOn(const std::string& address, std::string* endpoint);
 
 // Not valid(): nobody waits, or the one who did has gone.

@@ -17,6 +17,7 @@
 #include "common/base/status_macros.h"
 #include "worker/transport/call.h"
 #include "worker/transport/checked_transport.h"
+#include "worker/transport/interface_address.h"
 #include "worker/transport/star/forming.h"
 #include "worker/transport/star/role.h"
 #include "worker/transport/star/socket.h"
@@ -246,7 +247,7 @@ class TcpStar final : public Star {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StarListener>> StarListener::Listen(const std::string& interface) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::string address, star::InterfaceAddress(interface));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string address, InterfaceAddress(interface));
   std::string endpoint;
   LOCKSTEP_ASSIGN_OR_RETURN(Fd socket, star::ListenOn(address, &endpoint));
   std::random_device random;

@@ -36,7 +36,7 @@ inline constexpr std::size_t kMaxRecordBytes = 64 << 10;
 class StarListener {
  public:
   // On the IPv4 or IPv6 address of `interface`, such as "lo" or "eth0", and a free port.
-  // Errors: InvalidArgument: there is no such interface, or it has no address that other
+  // Errors: FailedPrecondition: there is no such interface, or it has no address that other
   //   hosts could use; Unavailable: the system gives no port.
   static absl::StatusOr<std::unique_ptr<StarListener>> Listen(const std::string& interface);
   virtual ~StarListener() = default;

@@ -1,9 +1,6 @@
 // Collectives and transfers against results that are computed here.
 #include "worker/transport/nccl/fake/fake_nccl.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -24,7 +21,7 @@ std::vector<T> Read(const T* memory, int elements) {
   return std::vector<T>(memory, memory + elements);
 }
 
-// Of each rank other values, whose sums round.
+// Of each rank other values.
 template <typename T>
 std::vector<T> Values(int rank, int elements) {
   std::vector<T> values(elements);
@@ -124,65 +121,6 @@ TEST_P(Collectives, WhatIsEmptyIsDoneAtOnce) {
     EXPECT_EQ(rank.Poll(), ncclSuccess);
     rank.Finish();
   });
-}
-
-// By hand, in the type itself.
-template <typename T>
-T Combined(ncclRedOp_t op, int ranks, int elements, int i) {
-  T result = Values<T>(0, elements)[i];
-  for (int rank = 1; rank < ranks; ++rank) {
-    const T value = Values<T>(rank, elements)[i];
-    if (op == ncclSum) result = static_cast<T>(result + value);
-    if (op == ncclProd) result = static_cast<T>(result * value);
-    if (op == ncclMax) result = result < value ? value : result;
-    if (op == ncclMin) result = value < result ? value : result;
-  }
-  return result;
-}
-
-template <typename T>
-void ExpectReductions(int ranks, ncclDataType_t type) {
-  const int part = 3;
-  const int all = part * ranks;
-  Together(ranks, [&](TestRank& rank) {
-    for (const ncclRedOp_t op : {ncclSum, ncclProd, ncclMax, ncclMin}) {
-      T* send = rank.Device(Values<T>(rank.rank, all));
-      T* reduced = rank.Device(std::vector<T>(all));
-      T* scattered = rank.Device(std::vector<T>(part));
-      T* in_place = rank.Device(Values<T>(rank.rank, all));
-      const int root = ranks - 1;
-      rank.api.Reduce(send, rank.rank == root ? reduced : nullptr, all, type, op, root, rank.comm,
-                      rank.stream);
-      EXPECT_EQ(rank.Poll(), ncclSuccess);
-      rank.api.ReduceScatter(send, scattered, part, type, op, rank.comm, rank.stream);
-      EXPECT_EQ(rank.Poll(), ncclSuccess);
-      rank.api.ReduceScatter(in_place, in_place + rank.rank * part, part, type, op, rank.comm,
-                             rank.stream);
-      EXPECT_EQ(rank.Poll(), ncclSuccess);
-      rank.Finish();
-      for (int i = 0; i < all; ++i) {
-        EXPECT_EQ(reduced[i], rank.rank == root ? Combined<T>(op, ranks, all, i) : T()) << i;
-      }
-      for (int i = 0; i < part; ++i) {
-        const T expected = Combined<T>(op, ranks, all, rank.rank * part + i);
-        EXPECT_EQ(scattered[i], expected) << op << " " << i;
-        EXPECT_EQ(in_place[rank.rank * part + i], expected) << op << " " << i;
-      }
-    }
-  });
-}
-
-TEST_P(Collectives, ReductionsAreMadeInTheTypeItselfInTheOrderOfRanks) {
-  ExpectReductions<float>(ranks_, ncclFloat32);
-  ExpectReductions<double>(ranks_, ncclFloat64);
-  ExpectReductions<__half>(ranks_, ncclFloat16);
-  ExpectReductions<__nv_bfloat16>(ranks_, ncclBfloat16);
-  ExpectReductions<std::int8_t>(ranks_, ncclInt8);
-  ExpectReductions<std::uint8_t>(ranks_, ncclUint8);
-  ExpectReductions<std::int32_t>(ranks_, ncclInt32);
-  ExpectReductions<std::uint32_t>(ranks_, ncclUint32);
-  ExpectReductions<std::int64_t>(ranks_, ncclInt64);
-  ExpectReductions<std::uint64_t>(ranks_, ncclUint64);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Range(1, 5));

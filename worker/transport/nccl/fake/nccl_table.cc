@@ -166,31 +166,6 @@ ncclResult_t AllGather(const void* send, void* receive, std::size_t count, ncclD
                  comm, stream);
 }
 
-ncclResult_t ReduceScatter(const void* send, void* receive, std::size_t count, ncclDataType_t type,
-                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return Operate("ReduceScatter",
-                 {.kind = Operation::Kind::kReduceScatter,
-                  .send = send,
-                  .receive = receive,
-                  .count = count,
-                  .type = type,
-                  .op = op},
-                 comm, stream);
-}
-
-ncclResult_t Reduce(const void* send, void* receive, std::size_t count, ncclDataType_t type,
-                    ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
-  return Operate("Reduce",
-                 {.kind = Operation::Kind::kReduce,
-                  .send = send,
-                  .receive = receive,
-                  .count = count,
-                  .type = type,
-                  .op = op,
-                  .peer = root},
-                 comm, stream);
-}
-
 ncclResult_t Send(const void* send, std::size_t count, ncclDataType_t type, int peer,
                   ncclComm_t comm, cudaStream_t stream) {
   return Operate("Send",

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "worker/transport/nccl/fake/arithmetic.h"
+#include "worker/transport/nccl/fake/element_types.h"
 
 namespace lockstep::fake_nccl {
 namespace {
@@ -34,16 +34,9 @@ std::vector<Range> Touches(const Operation& operation) {
     case Kind::kBroadcast:
       if (operation.rank != operation.peer || send == receive) return {{receive, bytes, true}};
       return {{send, bytes, false}, {receive, bytes, true}};
-    case Kind::kReduce:
-      if (operation.rank != operation.peer) return {{send, bytes, false}};
-      if (send == receive) return {{receive, bytes, true}};
-      return {{send, bytes, false}, {receive, bytes, true}};
     case Kind::kAllGather:
       if (send == receive + operation.rank * bytes) return {{receive, all, true}};
       return {{send, bytes, false}, {receive, all, true}};
-    case Kind::kReduceScatter:
-      if (receive == send + operation.rank * bytes) return {{send, all, true}};
-      return {{send, all, false}, {receive, bytes, true}};
     case Kind::kSend:
       return {{send, bytes, false}};
     case Kind::kRecv:
@@ -56,11 +49,7 @@ std::optional<std::string> WhyInvalid(const Operation& operation) {
   if (ElementBytes(operation.type) == 0) {
     return absl::StrCat("type ", operation.type, " is unknown");
   }
-  if (operation.has_op() && !CanReduce(operation.type, operation.op)) {
-    return absl::StrCat("operation ", operation.op, " is not simulated for ",
-                        NameOf(operation.type));
-  }
-  if (operation.has_root() || !operation.is_collective()) {
+  if (operation.kind != Kind::kAllGather) {
     if (operation.peer < 0 || operation.peer >= operation.ranks) {
       return absl::StrCat("rank ", operation.peer, " is not one of ", operation.ranks);
     }
@@ -81,16 +70,11 @@ std::optional<std::string> WhyInConflict(const Operation& a, const Operation& b)
 
 std::string Describe(const Operation& operation) {
   const std::string what = absl::StrCat(" of ", operation.count, " ", NameOf(operation.type));
-  const std::string op = absl::StrCat(" by operation ", operation.op);
   switch (operation.kind) {
     case Kind::kBroadcast:
       return absl::StrCat("Broadcast", what, " from rank ", operation.peer);
     case Kind::kAllGather:
       return absl::StrCat("AllGather", what);
-    case Kind::kReduceScatter:
-      return absl::StrCat("ReduceScatter", what, op);
-    case Kind::kReduce:
-      return absl::StrCat("Reduce", what, op, " to rank ", operation.peer);
     case Kind::kSend:
       return absl::StrCat("transfer", what, " from rank ", operation.rank, " to rank ",
                           operation.peer);
@@ -120,21 +104,6 @@ void Perform(const std::vector<Operation*>& operations) {
         }
       }
       break;
-    case Kind::kReduce: {
-      std::vector<std::byte> result(bytes);
-      Fold(first.type, first.op, sources, result.data(), first.count);
-      std::memcpy(operations[first.peer]->receive, result.data(), bytes);
-      break;
-    }
-    case Kind::kReduceScatter: {
-      // In place, a result lies where another one's source is.
-      std::vector<std::byte> results(bytes * sources.size());
-      Fold(first.type, first.op, sources, results.data(), first.count * sources.size());
-      for (std::size_t rank = 0; rank < sources.size(); ++rank) {
-        std::memcpy(operations[rank]->receive, results.data() + rank * bytes, bytes);
-      }
-      break;
-    }
     case Kind::kSend:
     case Kind::kRecv:
       std::memmove(operations[1]->receive, operations[0]->send, bytes);

@@ -19,18 +19,15 @@ namespace lockstep::fake_nccl {
 using Place = std::tuple<int, int, int>;
 
 struct Operation {
-  enum class Kind { kBroadcast, kAllGather, kReduceScatter, kReduce, kSend, kRecv };
+  enum class Kind { kBroadcast, kAllGather, kSend, kRecv };
 
   bool is_collective() const { return kind != Kind::kSend && kind != Kind::kRecv; }
-  bool has_root() const { return kind == Kind::kBroadcast || kind == Kind::kReduce; }
-  bool has_op() const { return kind == Kind::kReduceScatter || kind == Kind::kReduce; }
 
   Kind kind = Kind::kBroadcast;
   const void* send = nullptr;
   void* receive = nullptr;
   std::size_t count = 0;
   ncclDataType_t type = ncclInt8;
-  ncclRedOp_t op = ncclSum;
   int peer = 0;  // or root
   // Of the rank that calls.
   int rank = 0;
@@ -58,7 +55,7 @@ std::optional<std::string> WhyInConflict(const Operation& a, const Operation& b)
 // "Broadcast of 12 float32 from rank 1": equal on all ranks that take part.
 std::string Describe(const Operation& operation);
 
-// Moves and reduces; `operations` has all that take part, by rank, Send before Recv.
+// `operations` has all that take part, by rank, Send before Recv.
 void Perform(const std::vector<Operation*>& operations);
 
 }  // namespace lockstep::fake_nccl

@@ -62,12 +62,6 @@ TEST(Rules, RanksThatDisagreeAreNamedAndHangUntilTheyAbort) {
          rank.api.Broadcast(memory, memory, 4, ncclFloat32, rank.rank, rank.comm, rank.stream);
        },
        "Broadcast of 4 float32 from rank 1"},
-      {"operation",
-       [](TestRank& rank, float* memory) {
-         rank.api.Reduce(memory, memory + 4, 4, ncclFloat32, rank.rank == 0 ? ncclSum : ncclMax, 0,
-                         rank.comm, rank.stream);
-       },
-       "Reduce of 4 float32 by operation 2"},
       {"what is in a group",
        [](TestRank& rank, float* memory) {
          EXPECT_EQ(rank.api.GroupStart(), ncclSuccess);
@@ -276,12 +270,6 @@ TEST_F(OneRank, MustNotOverlapBuffersOtherThanInPlace) {
   EXPECT_EQ(api_.Recv(memory_ + 3, 4, ncclFloat32, 0, rank_.comm, rank_.stream), ncclSuccess);
   EXPECT_EQ(api_.GroupEnd(), ncclInvalidUsage);
   ExpectViolation("in one group: 16 bytes that are read overlap with 16 bytes that are written");
-}
-
-TEST_F(OneRank, MustNotReduceWhatIsNotANumberToNccl) {
-  EXPECT_EQ(api_.Reduce(memory_, memory_, 4, ncclFloat8e4m3, ncclSum, 0, rank_.comm, rank_.stream),
-            ncclInvalidArgument);
-  ExpectViolation("operation 0 is not simulated for float8e4m3");
 }
 
 TEST_F(OneRank, MustRegisterMemoryOfNcclAndFreeItAfterTheAbort) {

@@ -57,14 +57,6 @@ ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDa
                            ncclComm_t comm, cudaStream_t stream) {
   return api.AllGather(send, receive, count, type, comm, stream);
 }
-ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count, ncclDataType_t type,
-                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return api.ReduceScatter(send, receive, count, type, op, comm, stream);
-}
-ncclResult_t ncclReduce(const void* send, void* receive, size_t count, ncclDataType_t type,
-                        ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
-  return api.Reduce(send, receive, count, type, op, root, comm, stream);
-}
 ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
   return api.Send(send, count, type, peer, comm, stream);
