@@ -141,9 +141,10 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Store>> OpenStore(const Group& group,
           "rank 0's endpoint is no address: '", endpoint, "'; do all ranks use gloo?"));
     }
     options.port = static_cast<std::uint16_t>(port);
+    const std::string host = HostOf(endpoint.substr(0, colon));
     LOCKSTEP_RETURN_IF_ERROR(GuardTorch(
         absl::StrCat("connecting to ", MemberText(group.members, 0), " at ", endpoint),
-        [&] { store = c10::make_intrusive<c10d::TCPStore>(HostOf(endpoint.substr(0, colon)), options); }));
+        [&] { store = c10::make_intrusive<c10d::TCPStore>(host, options); }));
   }
   return c10::make_intrusive<c10d::PrefixStore>(absl::StrCat("epoch", group.epoch.value()),
                                                 store);

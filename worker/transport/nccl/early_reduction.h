@@ -57,7 +57,8 @@ class EarlyReduction {
   // Errors: FailedPrecondition: not all elements were said to be ready. Those of MarkReady().
   absl::Status CheckAllReady() const;
 
-  // Any thread: these are ready once the caller's stream has come to where it is now. Errors: Internal.
+  // Any thread: these are ready once the caller's stream has come to where it is now. Errors:
+  // Internal.
   absl::Status MarkReady(const Arena& gradients, std::int64_t begin, std::int64_t end);
 
   // The communication thread. `weights` by rank. Returns when all sums are made. Errors: as of

@@ -234,6 +234,23 @@ TEST(NcclFailures, AnAbortFreesARankThatWaitsForTheDeviceOnAllRanks) {
               Each(StatusIs(absl::StatusCode::kAborted, HasSubstr("the epoch ended"))));
 }
 
+// Nobody else comes.
+TEST(NcclFailures, ARankThatWaitsForTheOthersToComeCanBeAborted) {
+  FakeGpus gpus;
+  std::thread coordinator;
+  EXPECT_THAT(gpus.Create({.epoch = Epoch(4),
+                           .members = MemberNames(2),
+                           .on_forming =
+                               [&](Transport* transport) {
+                                 if (transport == nullptr) return coordinator.join();
+                                 coordinator = std::thread([transport] {
+                                   transport->Abort(absl::UnavailableError("w1 is lost"));
+                                 });
+                               }},
+                          [](const std::optional<std::string>& mine) { return *mine; }),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("w1 is lost")));
+}
+
 TEST(NcclFailures, ARankThatWaitsForTheCommunicatorToFormCanBeAborted) {
   FakeGpus gpus;
   gpus.fake().Inject({.function = "CommInitRankConfig", .device = 1, .fault = Fault::kHold});

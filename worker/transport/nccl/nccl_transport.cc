@@ -28,6 +28,7 @@
 #include "worker/transport/nccl/view_mover.h"
 #include "worker/transport/nccl/waiter.h"
 #include "worker/transport/nccl/watchdog.h"
+#include "worker/transport/star/forming_stop.h"
 #include "worker/transport/star/star.h"
 
 namespace lockstep {
@@ -85,12 +86,11 @@ struct OnDevice {
 class NcclTransport final : public CheckedTransport {
  public:
   NcclTransport(const Group& group, const NcclOptions& options, std::shared_ptr<Waiter> waiter,
-                std::shared_ptr<Watchdog> watchdog, std::unique_ptr<Star> star)
+                std::shared_ptr<Watchdog> watchdog)
       : CheckedTransport(group),
         options_(options),
         waiter_(std::move(waiter)),
         watchdog_(std::move(watchdog)),
-        star_(std::move(star)),
         on_device_(std::make_unique<OnDevice>()) {}
 
   ~NcclTransport() override {
@@ -113,7 +113,9 @@ class NcclTransport final : public CheckedTransport {
     on_device_.reset();
   }
 
-  absl::Status Form() {
+  // Rank 0 gives its listener.
+  absl::Status Form(std::unique_ptr<StarListener> listener, const std::string& address) {
+    LOCKSTEP_RETURN_IF_ERROR(Fail(FormStar(std::move(listener), address)));
     StartDeadline();
     return End(Watched([this] { return TryToForm(); }));
   }
@@ -131,6 +133,25 @@ class NcclTransport final : public CheckedTransport {
   void DropReduction() override { early_->begun().Drop(); }
 
  private:
+  absl::Status FormStar(std::unique_ptr<StarListener> listener, const std::string& address) {
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        std::unique_ptr<Star> star,
+        Star::Form(
+            group(), std::move(listener), address,
+            [waiter = waiter_, watchdog = watchdog_,
+             patience = options_.abort_timeout](const absl::Status& why) {
+              waiter->Interrupt(why);
+              watchdog->Hasten(RealClock().Now() + patience);
+            },
+            &forming_stop_));
+    MutexLock lock(&mu_);
+    star_ = std::move(star);
+    // Who stopped too late for the forming found no star.
+    const absl::Status stopped = forming_stop_.why();
+    if (!stopped.ok()) star_->Abort(stopped);
+    return stopped;
+  }
+
   absl::Status TryToForm() {
     LOCKSTEP_RETURN_IF_ERROR(CompareSetups());
     OnDevice& on = *on_device_;
@@ -402,17 +423,21 @@ class NcclTransport final : public CheckedTransport {
   void Interrupt(const absl::Status& why) override {
     waiter_->Interrupt(why);
     watchdog_->Hasten(clock_.Now() + options_.abort_timeout);
-    star_->Abort(absl::IsAborted(why)
-                     ? why
-                     : absl::AbortedError(absl::StrCat(MemberText(group().members, rank()),
-                                                       " failed: ", why.message())));
+    const absl::Status told =
+        absl::IsAborted(why) ? why
+                             : absl::AbortedError(absl::StrCat(
+                                   MemberText(group().members, rank()), " failed: ", why.message()));
+    forming_stop_.Stop(told);
+    MutexLock lock(&mu_);
+    if (star_ != nullptr) star_->Abort(told);
   }
 
   const NcclOptions options_;
   const RealClock clock_;
   const std::shared_ptr<Waiter> waiter_;
   const std::shared_ptr<Watchdog> watchdog_;
-  const std::unique_ptr<Star> star_;
+  FormingStop forming_stop_;
+  std::unique_ptr<Star> star_;  // Interrupt() may look for it before it is there: under mu_
   std::unique_ptr<OnDevice> on_device_;  // null if it could not be stopped
   std::vector<Arena> arenas_;
   Traffic traffic_;
@@ -465,17 +490,9 @@ absl::StatusOr<std::unique_ptr<Transport>> NcclFactory::Create(const Group& grou
            " after the operation should have ended: the process ends, and must be started anew")] {
         end_process(message);
       });
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      std::unique_ptr<Star> star,
-      Star::Form(group, std::move(listener), address,
-                 [waiter, watchdog, patience = options_.abort_timeout](const absl::Status& why) {
-                   waiter->Interrupt(why);
-                   watchdog->Hasten(RealClock().Now() + patience);
-                 }));
-  auto transport =
-      std::make_unique<NcclTransport>(group, options_, waiter, watchdog, std::move(star));
+  auto transport = std::make_unique<NcclTransport>(group, options_, waiter, watchdog);
   if (group.on_forming) group.on_forming(transport.get());
-  const absl::Status formed = transport->Form();
+  const absl::Status formed = transport->Form(std::move(listener), address);
   if (formed.ok()) return transport;
   if (group.on_forming) group.on_forming(nullptr);
   return formed;

@@ -43,13 +43,15 @@ struct NcclOptions {
   // Of this process, as CUDA counts. Every call makes it the current one of its thread.
   int device = 0;
   std::string interface = "lo";   // whose address ranks meet at; NCCL chooses its own
-  // For memory of `device`; not null. One transport at a time.
+  // For memory of `device`; not null. One transport at a time. From BeginReduction() to the next
+  // collective call it is used by the transport's communication thread alone.
   std::shared_ptr<DeviceMath> math;
-  // The stream of `device` that gradients and tensors are made on when an operation is called;
-  // called on the calling thread; null: CUDA's default stream.
+  // The stream of `device` that gradients and tensors are made on when an operation, or
+  // GradientsReady(), is called; called on the calling thread; null: CUDA's default stream.
   std::function<cudaStream_t()> caller_stream = nullptr;
   // Of what a rank gets from all others at once; equal on all ranks. Up to three times that is
-  // kept beside the arenas, and once on the host.
+  // kept beside the arenas, and once on the host; and for reductions that were begun, the sums of
+  // this rank's shards of short types, in float.
   std::int64_t piece_bytes = 64 << 20;
   // Arenas, and what sums are made in, are memory that the host reaches as well, so that
   // `math` can be a HostMath: slower, for tests.

@@ -31,8 +31,11 @@ Hello HelloOf(const Group& group, std::uint64_t nonce) {
 // Rank 0's side.
 class Gathering {
  public:
-  Gathering(const Group& group, const Listener& listener)
-      : group_(group), listener_(listener), mine_(HelloOf(group, listener.nonce())) {
+  Gathering(const Group& group, const Listener& listener, const FormingStop& stop)
+      : group_(group),
+        listener_(listener),
+        stop_(stop),
+        mine_(HelloOf(group, listener.nonce())) {
     ranks_.resize(group.members.size());
   }
 
@@ -57,13 +60,14 @@ class Gathering {
   absl::Status AwaitAll() {
     const MonoTime deadline = clock_.Now() + group_.deadline;
     while (true) {
+      LOCKSTEP_RETURN_IF_ERROR(stop_.why());
       TakeIn();
       LOCKSTEP_RETURN_IF_ERROR(HearStrangers());
       const std::vector<int> missing = Missing();
       LOCKSTEP_RETURN_IF_ERROR(HearRanks(missing));
       if (missing.empty()) return absl::OkStatus();
       if (clock_.Now() >= deadline) return Late(missing, /*impatient=*/0);
-      Sleep(ranks_, deadline);
+      Sleep(ranks_, stop_.fd(), deadline);
     }
   }
 
@@ -71,7 +75,7 @@ class Gathering {
   void AwaitLatecomers() {
     const MonoTime until = clock_.Now() + kAnswerTime;
     while (!Missing().empty() && clock_.Now() < until) {
-      Sleep(/*ranks=*/{}, until);
+      Sleep(/*ranks=*/{}, /*stop=*/-1, until);
       TakeIn();
       // Who differs is told so as well.
       HearStrangers().IgnoreError();
@@ -79,8 +83,9 @@ class Gathering {
   }
 
   // Until somebody connects, or a stranger or one of `ranks` says something or is gone.
-  void Sleep(std::span<const std::optional<Connection>> ranks, MonoTime deadline) {
-    std::vector<pollfd> fds = {{.fd = listener_.socket().get(), .events = POLLIN, .revents = 0}};
+  void Sleep(std::span<const std::optional<Connection>> ranks, int stop, MonoTime deadline) {
+    std::vector<pollfd> fds = {{.fd = listener_.socket().get(), .events = POLLIN, .revents = 0},
+                               {.fd = stop, .events = POLLIN, .revents = 0}};
     for (const Connection& stranger : strangers_) {
       fds.push_back({.fd = stranger.fd(), .events = POLLIN, .revents = 0});
     }
@@ -163,6 +168,7 @@ class Gathering {
       if (!frame.ok()) return GoneError(group_, rank, frame.status().message());
       if (frame->has_value()) {
         if ((*frame)->kind == FrameKind::kOverdue) return Late(missing, rank);
+        if ((*frame)->kind == FrameKind::kEnd) return DecodeError((*frame)->payload);
         return GoneError(group_, rank, "it spoke before all had come");
       }
       if (ranks_[rank]->ended()) return GoneError(group_, rank, ranks_[rank]->end_text());
@@ -199,6 +205,7 @@ class Gathering {
   const RealClock clock_;
   const Group& group_;
   const Listener& listener_;
+  const FormingStop& stop_;
   const Hello mine_;
   std::vector<std::optional<Connection>> ranks_;  // the first stays empty
   std::vector<Connection> strangers_;             // have not said who they are
@@ -225,11 +232,13 @@ absl::Status GoneError(const Group& group, int rank, absl::string_view how) {
   return absl::UnavailableError(absl::StrCat(MemberText(group.members, rank), " is gone: ", how));
 }
 
-absl::StatusOr<std::vector<Connection>> GatherRanks(const Group& group, const Listener& listener) {
-  return Gathering(group, listener).Run();
+absl::StatusOr<std::vector<Connection>> GatherRanks(const Group& group, const Listener& listener,
+                                                    const FormingStop& stop) {
+  return Gathering(group, listener, stop).Run();
 }
 
-absl::StatusOr<Connection> JoinRankZero(const Group& group, const std::string& address) {
+absl::StatusOr<Connection> JoinRankZero(const Group& group, const std::string& address,
+                                        const FormingStop& stop) {
   const RealClock clock;
   MonoTime deadline = clock.Now() + group.deadline;
   const std::string root = MemberText(group.members, 0);
@@ -240,8 +249,9 @@ absl::StatusOr<Connection> JoinRankZero(const Group& group, const std::string& a
         "what ", root, " gave is no address: ", Quoted(address),
         "; do all ranks use the same transport?"));
   }
-  absl::StatusOr<Fd> socket = Connect(fields[0], deadline);
+  absl::StatusOr<Fd> socket = Connect(fields[0], stop.fd(), deadline);
   if (!socket.ok()) {
+    LOCKSTEP_RETURN_IF_ERROR(stop.why());
     return absl::Status(socket.status().code(), absl::StrCat(root, " was not reached: ",
                                                              socket.status().message()));
   }
@@ -260,6 +270,10 @@ absl::StatusOr<Connection> JoinRankZero(const Group& group, const std::string& a
       return absl::FailedPreconditionError(absl::StrCat(
           "what listens at ", fields[0], " is not ", root, ": ", frame.status().message()));
     }
+    if (const absl::Status why = stop.why(); !why.ok()) {
+      connection.SendLast(FrameKind::kEnd, Encode(why));
+      return why;
+    }
     if (connection.ended()) return GoneError(group, 0, connection.end_text());
     if (clock.Now() >= deadline) {
       if (asked) return LateError(group, {0}, group.rank);
@@ -267,8 +281,9 @@ absl::StatusOr<Connection> JoinRankZero(const Group& group, const std::string& a
       connection.SendLast(FrameKind::kOverdue, Encode(std::int64_t{0}));
       deadline = deadline + kAnswerTime;
     }
-    pollfd readable = {.fd = connection.fd(), .events = POLLIN, .revents = 0};
-    Poll({&readable, 1}, deadline);
+    pollfd fds[] = {{.fd = connection.fd(), .events = POLLIN, .revents = 0},
+                    {.fd = stop.fd(), .events = POLLIN, .revents = 0}};
+    Poll(fds, deadline);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "worker/transport/star/forming_stop.h"
 #include "worker/transport/star/socket.h"
 #include "worker/transport/star/star.h"
 #include "worker/transport/transport.h"
@@ -47,10 +48,12 @@ absl::Status GoneError(const Group& group, int rank, absl::string_view how);
 
 // For rank 0: connections to ranks 1, 2, ..., all of which know that all have come.
 // Errors: as of Star::Form(); those who came were told.
-absl::StatusOr<std::vector<Connection>> GatherRanks(const Group& group, const Listener& listener);
+absl::StatusOr<std::vector<Connection>> GatherRanks(const Group& group, const Listener& listener,
+                                                    const FormingStop& stop);
 
 // For the others: the connection to rank 0, when all have come.
-absl::StatusOr<Connection> JoinRankZero(const Group& group, const std::string& address);
+absl::StatusOr<Connection> JoinRankZero(const Group& group, const std::string& address,
+                                        const FormingStop& stop);
 
 }  // namespace lockstep::star
 

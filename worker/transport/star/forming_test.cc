@@ -34,13 +34,13 @@ TEST(Socket, AddressesOfVersionSixAreInBrackets) {
   const auto port = ListenOn("[::1]", &endpoint);
   if (!port.ok()) GTEST_SKIP() << port.status();
   EXPECT_THAT(endpoint, MatchesRegex("\\[::1\\]:[0-9]+"));
-  LOCKSTEP_EXPECT_OK(Connect(endpoint, Far()));
+  LOCKSTEP_EXPECT_OK(Connect(endpoint, /*stop=*/-1, Far()));
 }
 
 TEST(Connection, KeepsWhatDoesNotGoUntilThePeerReads) {
   std::string endpoint;
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Fd port, ListenOn("127.0.0.1", &endpoint));
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(Fd near, Connect(endpoint, Far()));
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(Fd near, Connect(endpoint, /*stop=*/-1, Far()));
   pollfd readable = {.fd = port.get(), .events = POLLIN, .revents = 0};
   Poll({&readable, 1}, Far());
   Connection sender(std::move(near), 0);
@@ -115,6 +115,27 @@ TEST(StarForm, NamesARankThatGoesAwayMeanwhile) {
   PlayRank(meeting, 2);
   EXPECT_THAT(meeting.Form({0, 1}), Each(StatusIs(absl::StatusCode::kUnavailable,
                                                   HasSubstr("w2 (rank 2) is gone"))));
+}
+
+TEST(StarForm, IsStoppedFromAnotherThreadOnAllRanksWithTheReason) {
+  for (const int stopped : {0, 1}) {
+    for (const bool before : {true, false}) {
+      Meeting meeting(3);
+      const auto stop = [&] {
+        meeting.stop[stopped].Stop(absl::AbortedError("w2 will not come"));
+        meeting.stop[stopped].Stop(absl::AbortedError("a later reason"));
+      };
+      if (before) stop();
+      std::thread ranks([&] {
+        EXPECT_THAT(meeting.Form({0, 1}),
+                    Each(StatusIs(absl::StatusCode::kAborted, "w2 will not come")));
+      });
+      // By then they sleep, as a rule.
+      for (int i = 0; i < 10'000 && !before; ++i) std::this_thread::yield();
+      if (!before) stop();
+      ranks.join();
+    }
+  }
 }
 
 TEST(StarForm, RanksOfDifferentEpochsLearnOfIt) {

@@ -94,7 +94,7 @@ Fd Accept(const Fd& listener) {
   return fd;
 }
 
-absl::StatusOr<Fd> Connect(const std::string& endpoint, MonoTime deadline) {
+absl::StatusOr<Fd> Connect(const std::string& endpoint, int stop, MonoTime deadline) {
   const std::size_t colon = std::min(endpoint.rfind(':'), endpoint.size());
   const absl::string_view text = endpoint;
   LOCKSTEP_ASSIGN_OR_RETURN(
@@ -108,10 +108,11 @@ absl::StatusOr<Fd> Connect(const std::string& endpoint, MonoTime deadline) {
     error = errno;
     // Interrupted, it goes on in the background as well.
     if (error == EINPROGRESS || error == EINTR) {
-      pollfd writable = {.fd = fd.get(), .events = POLLOUT, .revents = 0};
-      Poll({&writable, 1}, deadline);
+      pollfd fds[] = {{.fd = fd.get(), .events = POLLOUT, .revents = 0},
+                      {.fd = stop, .events = POLLIN, .revents = 0}};
+      Poll(fds, deadline);
       socklen_t size = sizeof(error);
-      if (writable.revents == 0) {
+      if (fds[0].revents == 0) {
         error = ETIMEDOUT;
       } else {
         getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);

@@ -46,8 +46,9 @@ absl::StatusOr<Fd> ListenOn(const std::string& address, std::string* endpoint);
 // Not valid(): nobody waits, or the one who did has gone.
 Fd Accept(const Fd& listener);
 
-// Errors: InvalidArgument: no endpoint; Unavailable: not reached before the deadline.
-absl::StatusOr<Fd> Connect(const std::string& endpoint, MonoTime deadline);
+// Errors: InvalidArgument: no endpoint; Unavailable: not reached before the deadline, or before
+// `stop`, a descriptor or -1, could be read.
+absl::StatusOr<Fd> Connect(const std::string& endpoint, int stop, MonoTime deadline);
 
 // Waits until one of `fds` is ready or the deadline has passed.
 void Poll(std::span<pollfd> fds, MonoTime deadline);

@@ -257,18 +257,21 @@ absl::StatusOr<std::unique_ptr<StarListener>> StarListener::Listen(const std::st
 
 absl::StatusOr<std::unique_ptr<Star>> Star::Form(const Group& group,
                                                  std::unique_ptr<StarListener> listener,
-                                                 const std::string& address, OnLoss on_loss) {
+                                                 const std::string& address, OnLoss on_loss,
+                                                 const FormingStop* stop) {
   LOCKSTEP_RETURN_IF_ERROR(Validate(group));
   if ((group.rank == 0) != (listener != nullptr)) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank 0 and no other rank gives a listener; this is rank ", group.rank));
   }
+  const FormingStop never;
+  if (stop == nullptr) stop = &never;
   std::vector<Connection> connections;
   if (group.rank == 0) {
     LOCKSTEP_ASSIGN_OR_RETURN(
-        connections, GatherRanks(group, static_cast<const star::Listener&>(*listener)));
+        connections, GatherRanks(group, static_cast<const star::Listener&>(*listener), *stop));
   } else {
-    LOCKSTEP_ASSIGN_OR_RETURN(Connection connection, star::JoinRankZero(group, address));
+    LOCKSTEP_ASSIGN_OR_RETURN(Connection connection, star::JoinRankZero(group, address, *stop));
     connections.push_back(std::move(connection));
   }
   Fd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

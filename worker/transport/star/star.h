@@ -25,6 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/mono_time.h"
+#include "worker/transport/star/forming_stop.h"
 #include "worker/transport/transport.h"
 
 namespace lockstep {
@@ -60,10 +61,12 @@ class Star {
   //   FailedPrecondition: ranks are of different epochs or members, on all of them; or what
   //     listens at the address is another rank 0 or of another release, on this rank alone.
   //   InvalidArgument: the group or the address is none.
-  // `on_loss` may be null.
+  //   That of `stop`, of this rank or of another that had reached rank 0.
+  // `on_loss` and `stop` may be null.
   static absl::StatusOr<std::unique_ptr<Star>> Form(const Group& group,
                                                     std::unique_ptr<StarListener> listener,
-                                                    const std::string& address, OnLoss on_loss);
+                                                    const std::string& address, OnLoss on_loss,
+                                                    const FormingStop* stop = nullptr);
   // Leaves the epoch: peers get an error when they want to meet again. May take a second
   // if a peer does not read.
   virtual ~Star() = default;

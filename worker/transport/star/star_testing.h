@@ -70,7 +70,7 @@ class Loss {
 // "w0", "w1", ... on "lo".
 struct Meeting {
   explicit Meeting(int n, absl::Duration deadline = absl::Seconds(30))
-      : losses(std::make_unique<Loss[]>(n)), stars(n) {
+      : losses(std::make_unique<Loss[]>(n)), stop(std::make_unique<FormingStop[]>(n)), stars(n) {
     for (int rank = 0; rank < n; ++rank) {
       groups.push_back({.epoch = Epoch(3), .rank = rank, .deadline = deadline});
       for (int r = 0; r < n; ++r) groups.back().members.push_back(absl::StrCat("w", r));
@@ -85,7 +85,8 @@ struct Meeting {
   // Only rank 0 uses the listener.
   absl::Status Form(int rank) {
     auto star = Star::Form(groups[rank], rank == 0 ? std::move(listener) : nullptr, address,
-                           [this, rank](const absl::Status& why) { losses[rank].Set(why); });
+                           [this, rank](const absl::Status& why) { losses[rank].Set(why); },
+                           &stop[rank]);
     if (star.ok()) stars[rank] = *std::move(star);
     return star.status();
   }
@@ -109,7 +110,8 @@ struct Meeting {
   std::vector<int> all;
   std::unique_ptr<StarListener> listener;
   std::string address;
-  std::unique_ptr<Loss[]> losses;  // outlive the stars, which call them
+  std::unique_ptr<Loss[]> losses;
+  std::unique_ptr<FormingStop[]> stop;  // outlive the stars, which call them
   std::vector<std::unique_ptr<Star>> stars;
 };
 
@@ -129,7 +131,8 @@ inline std::optional<Frame> AwaitFrame(Connection& connection) {
 
 inline Connection ConnectTo(const std::string& address) {
   auto socket =
-      Connect(std::vector<std::string>(absl::StrSplit(address, ' '))[0], In(absl::Seconds(20)));
+      Connect(std::vector<std::string>(absl::StrSplit(address, ' '))[0], /*stop=*/-1,
+              In(absl::Seconds(20)));
   EXPECT_THAT(socket, IsOk());
   return Connection(*std::move(socket), 1 << 20);
 }
