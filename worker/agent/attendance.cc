@@ -143,7 +143,7 @@ absl::StatusOr<Revision> Attendance::RevisePolicy(const SyncPolicy& policy,
 }
 
 void Attendance::ReportApplied(LogNumber number, std::int64_t step) {
-  Step(EntryApplied{number, step});
+  Step(EntryTookEffect{number, step});
 }
 
 void Attendance::ReportStopped(Epoch epoch, std::int64_t step, const absl::Status& why) {

@@ -176,7 +176,7 @@ AttendanceEffects AttendanceState::On(MonoTime now, const ProgressMade& event) {
   return {};
 }
 
-AttendanceEffects AttendanceState::On(MonoTime now, const EntryApplied& event) {
+AttendanceEffects AttendanceState::On(MonoTime now, const EntryTookEffect& event) {
   if (!LastingEpoch().valid()) return {};
   const Applied applied = {LastingEpoch(), event.number, event.step};
   applied_.push_back(applied);

@@ -64,7 +64,7 @@ struct ProgressMade {
   std::map<std::string, double> metrics;
   SyncCounters sync;
 };
-struct EntryApplied {
+struct EntryTookEffect {
   LogNumber number;
   std::int64_t step = 0;
 };
@@ -85,7 +85,7 @@ struct Leaving {
 };
 struct TimePassed {};  // at wake_at() or later
 
-using AttendanceEvent = std::variant<Attend, Received, StreamEnded, ProgressMade, EntryApplied,
+using AttendanceEvent = std::variant<Attend, Received, StreamEnded, ProgressMade, EntryTookEffect,
                                      EpochStopping, EndpointOffered, BecameReady, Leaving,
                                      TimePassed>;
 
@@ -141,7 +141,7 @@ class AttendanceState {
   AttendanceEffects On(MonoTime now, const Received&);
   AttendanceEffects On(MonoTime now, const StreamEnded&);
   AttendanceEffects On(MonoTime now, const ProgressMade&);
-  AttendanceEffects On(MonoTime now, const EntryApplied&);
+  AttendanceEffects On(MonoTime now, const EntryTookEffect&);
   AttendanceEffects On(MonoTime now, const EpochStopping&);
   AttendanceEffects On(MonoTime now, const EndpointOffered&);
   AttendanceEffects On(MonoTime now, const BecameReady&);

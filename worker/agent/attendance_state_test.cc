@@ -142,7 +142,7 @@ TEST(AttendanceState, FollowsAnEpochFromHelloToLeave) {
 
   s.Hear(EntriesOf({6}));
   EXPECT_EQ(s.Log(5), Numbers{6});
-  EXPECT_EQ(s.Do(EntryApplied{LogNumber(6), 41}), "Applied epoch=3 log=6 step=41");
+  EXPECT_EQ(s.Do(EntryTookEffect{LogNumber(6), 41}), "Applied epoch=3 log=6 step=41");
   EXPECT_EQ(s.Do(ProgressMade{42, Phase::kTraining, {{"loss", 0.5}}, {.syncs = 9}}), "");
   EXPECT_EQ(s.Wake(), "Heartbeat epoch=3 step=42 metrics=1 syncs=9");
 
@@ -173,9 +173,9 @@ TEST(AttendanceState, DialsAgainWithItsEpochAndLogAndRepeatsWhatMayBeLost) {
   s.Hear(WelcomeOf(1));
   s.Hear(Start{Epoch(3)});
   s.Hear(EntriesOf({6, 7}));
-  s.Do(EntryApplied{LogNumber(6), 10});
+  s.Do(EntryTookEffect{LogNumber(6), 10});
   s.End(absl::UnavailableError("reset"));
-  EXPECT_EQ(s.Do(EntryApplied{LogNumber(7), 11}), "") << "there is no stream to say it on";
+  EXPECT_EQ(s.Do(EntryTookEffect{LogNumber(7), 11}), "") << "there is no stream to say it on";
   EXPECT_EQ(s.Wake(),
             "dial 4; Hello epoch=3 log=7; Applied epoch=3 log=6 step=10; "
             "Applied epoch=3 log=7 step=11");
@@ -186,7 +186,7 @@ TEST(AttendanceState, SaysThatItStoppedUntilTheCoordinatorEndsTheEpoch) {
   s.Join(3, 5);
   s.Hear(Start{Epoch(3)});
   s.Hear(EntriesOf({6}));
-  s.Do(EntryApplied{LogNumber(6), 10});
+  s.Do(EntryTookEffect{LogNumber(6), 10});
   EXPECT_EQ(s.Do(EpochStopping{Epoch(2), 9, absl::OkStatus()}), "") << "an epoch before";
   EXPECT_EQ(s.Do(EpochStopping{Epoch(3), 10, absl::OkStatus()}),
             "EpochStopped epoch=3 step=10 OK");
@@ -250,7 +250,7 @@ TEST(AttendanceState, ForgetsWhatItSaidInAnEpochThatIsOver) {
   Script s;
   s.Join(3, 5);
   s.Do(BecameReady{{.epoch = Epoch(3)}});
-  s.Do(EntryApplied{LogNumber(5), 1});
+  s.Do(EntryTookEffect{LogNumber(5), 1});
   s.Hear(AbortEpoch{Epoch(3), absl::UnavailableError("a is lost")});
   s.End(absl::UnavailableError("reset"));
   EXPECT_EQ(s.Wake(), "dial 2; Hello epoch=0 log=5");
@@ -481,7 +481,7 @@ TEST(AttendanceState, KeepsWithinItsBounds) {
   for (; number < 2 * static_cast<int>(kMaxLogEntries);) {
     ++number;
     s.Hear(EntriesOf({number}));
-    s.Do(EntryApplied{LogNumber(number), number});
+    s.Do(EntryTookEffect{LogNumber(number), number});
   }
   EXPECT_FALSE(s.state().over());
   EXPECT_EQ(s.Log(number - 1), Numbers{number});
@@ -497,7 +497,7 @@ TEST(AttendanceState, RepeatsOnlyTheNewestAppliedEntries) {
   const MonoTime now;
   state.Step(now, Attend{});
   state.Step(now, Received{1, ProposalOf(1, 0)});
-  for (int i = 1; i <= 1000; ++i) state.Step(now, EntryApplied{LogNumber(i), i});
+  for (int i = 1; i <= 1000; ++i) state.Step(now, EntryTookEffect{LogNumber(i), i});
   state.Step(now, StreamEnded{1, absl::UnavailableError("reset")});
   const AttendanceEffects effects = state.Step(state.wake_at(), TimePassed{});
   ASSERT_EQ(effects.send.size(), 1 + kMaxRepeatedApplied);
@@ -510,7 +510,7 @@ TEST(AttendanceState, LeavesOnANewStreamWhenThereIsNone) {
   s.End(absl::UnavailableError("reset"));
   EXPECT_EQ(s.Do(Leaving{absl::InternalError("broken")}),
             "dial 2; Hello epoch=3 log=5; Leave epoch=3 INTERNAL: broken; close");
-  EXPECT_EQ(s.Do(EntryApplied{LogNumber(6), 1}), "") << "nothing follows Leave";
+  EXPECT_EQ(s.Do(EntryTookEffect{LogNumber(6), 1}), "") << "nothing follows Leave";
   EXPECT_EQ(s.Do(StreamEnded{2, absl::UnavailableError("refused")}), "drop");
   EXPECT_EQ(s.Wake(), "dial 3; Hello epoch=3 log=5; Applied epoch=3 log=6 step=1; "
                       "Leave epoch=3 INTERNAL: broken; close");
