@@ -222,10 +222,11 @@ std::int64_t Checker::epochs_begun() const {
   return std::ranges::count_if(epochs_, [](const auto& each) { return !each.second.joined.empty(); });
 }
 
-std::vector<Life> Checker::WholeEpoch() const {
-  if (epochs_.empty() || epochs_.rbegin()->first != whole_) return {};
+std::vector<Life> Checker::Holders() const {
   std::vector<Life> lives;
-  for (const auto& [worker, incarnation] : epochs_.rbegin()->second.joined) {
+  const auto whole = epochs_.find(whole_);
+  if (whole == epochs_.end()) return lives;
+  for (const auto& [worker, incarnation] : whole->second.joined) {
     lives.push_back({worker, incarnation});
   }
   return lives;

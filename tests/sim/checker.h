@@ -73,8 +73,10 @@ class Checker final {
   std::int64_t last_step() const;
   std::int64_t epochs_begun() const;
   int histories() const { return static_cast<int>(lines_.size()); }
-  // The newest epoch that all members have begun, if it is the newest of all: its members.
-  std::vector<Life> WholeEpoch() const;
+  // The members of the newest epoch that all its members have begun.
+  std::vector<Life> Holders() const;
+  // Whether none was proposed since.
+  bool newest_is_whole() const { return !epochs_.empty() && epochs_.rbegin()->first == whole_; }
 
  private:
   struct Line {

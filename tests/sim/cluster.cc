@@ -172,19 +172,25 @@ void Cluster::Heal() {
   }
 }
 
-bool Cluster::IsWhole() const {
-  const std::vector<Life> lives = checker_.WholeEpoch();
-  return !lives.empty() && std::ranges::all_of(lives, [this](const Life& life) {
-    return std::ranges::any_of(slots_, [&](const Slot& slot) {
-      return slot.process != nullptr && !slot.process->stopped() &&
-             slot.process->name() == life.worker && slot.incarnation == life.incarnation &&
-             !slot.planned.has_value() && !slot.dismissed.has_value();
-    });
+bool Cluster::Holds(const Life& life) const {
+  return std::ranges::any_of(slots_, [&](const Slot& slot) {
+    return slot.process != nullptr && !slot.process->stopped() &&
+           slot.process->name() == life.worker && slot.incarnation == life.incarnation &&
+           !slot.planned.has_value() && !slot.dismissed.has_value();
   });
 }
 
-bool Cluster::HasAll() const {
-  return IsWhole() && checker_.WholeEpoch().size() == slots_.size();
+bool Cluster::IsWhole() const {
+  const std::vector<Life> lives = checker_.Holders();
+  return !lives.empty() && checker_.newest_is_whole() &&
+         std::ranges::all_of(lives, [this](const Life& life) { return Holds(life); });
+}
+
+bool Cluster::OthersHold(int worker) const {
+  const std::vector<Life> lives = checker_.Holders();
+  return !lives.empty() && std::ranges::all_of(lives, [&](const Life& life) {
+    return life.worker == NameOf(worker) || Holds(life);
+  });
 }
 
 void Cluster::OnPhase(int worker, Process* process, StepPhase phase) {

@@ -50,8 +50,9 @@ class Cluster final {
   bool is_stopped(int worker) const { return is_up(worker) && slots_[worker].process->stopped(); }
   // Whether all members of the newest epoch train in it, and run.
   bool IsWhole() const;
-  // Whether every worker takes part in it.
-  bool HasAll() const;
+  // Whether nobody but `worker` is lost, or about to be, of those who hold the job's state: the
+  // members of the last epoch that all its members have begun.
+  bool OthersHold(int worker) const;
 
   void StartCoordinator();
   // As an operator does: again, until it is answered.
@@ -99,6 +100,7 @@ class Cluster final {
   Checker::Place PlaceOf(VectorModel& model, const Engine& engine) const;
   void End(int worker, const absl::Status& why, absl::Duration away);
   void Down(int worker, std::optional<absl::Duration> after);
+  bool Holds(const Life& life) const;
   Life LifeOf(int worker) const { return {NameOf(worker), slots_[worker].incarnation}; }
   int Drift();
 

@@ -14,7 +14,7 @@ Fabric::Edge& Fabric::edge(const std::string& session, const std::string& from,
 
 MonoTime Fabric::Arrival(const std::string& from, const std::string& to, Edge& edge) {
   const absl::Duration delay =
-      scheduler_.OneIn(200) ? scheduler_.Random(absl::Milliseconds(1), absl::Milliseconds(200))
+      scheduler_.OneIn(3000) ? scheduler_.Random(absl::Milliseconds(1), absl::Milliseconds(200))
                             : scheduler_.Random(absl::Microseconds(20), absl::Microseconds(500));
   edge.last = std::max(edge.last, scheduler_.now() + delay);
   const auto blocked = blocked_.find({from, to});

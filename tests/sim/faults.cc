@@ -64,7 +64,7 @@ absl::Duration Faults::Pause() {
                              : scheduler_.Random(absl::Milliseconds(1), absl::Milliseconds(500));
 }
 
-bool Faults::MayLoseOne() const { return !careful_ || cluster_.IsWhole(); }
+bool Faults::MayLose(int worker) const { return !careful_ || cluster_.OthersHold(worker); }
 
 void Faults::Do(Kind kind) {
   const int worker = AnyWorker();
@@ -74,21 +74,21 @@ void Faults::Do(Kind kind) {
   ++done_;
   switch (kind) {
     case Kind::kCrashWorker:
-      if (MayLoseOne()) cluster_.CrashWorker(worker, pause);
+      if (MayLose(worker)) cluster_.CrashWorker(worker, pause);
       return;
     case Kind::kCrashAtPhase:
-      if (MayLoseOne()) cluster_.Plan(worker, phase, Cluster::Fate::kCrash, pause);
+      if (MayLose(worker)) cluster_.Plan(worker, phase, Cluster::Fate::kCrash, pause);
       return;
     case Kind::kStopAtPhase:
-      if (MayLoseOne()) cluster_.Plan(worker, phase, Cluster::Fate::kStop, pause);
+      if (MayLose(worker)) cluster_.Plan(worker, phase, Cluster::Fate::kStop, pause);
       return;
     case Kind::kStopWorker:
-      if (!MayLoseOne()) return;
+      if (pause > absl::Seconds(1) && !MayLose(worker)) return;
       cluster_.StopWorker(worker);
       scheduler_.After(pause, nullptr, [this, worker] { cluster_.ContinueWorker(worker); });
       return;
     case Kind::kDismiss:
-      if (MayLoseOne()) cluster_.DismissWorker(worker, pause);
+      if (MayLose(worker)) cluster_.DismissWorker(worker, pause);
       return;
     case Kind::kCrashCoordinator:
       if (!cluster_.coordinator().is_up()) return;
@@ -104,7 +104,7 @@ void Faults::Do(Kind kind) {
       cluster_.BreakStream(worker);
       return;
     case Kind::kBlockControl:
-      if (!MayLoseOne()) return;
+      if (pause > absl::Seconds(1) && !MayLose(worker)) return;
       cluster_.BlockControl(worker, scheduler_.OneIn(2) ? ControlNet::kUp : ControlNet::kDown,
                             pause);
       return;

@@ -48,8 +48,8 @@ class Faults final {
   void Heal();
   int AnyWorker();
   absl::Duration Pause();  // short, or longer than a lease
-  // Whether one more worker may be lost: in a careful run only if nobody is.
-  bool MayLoseOne() const;
+  // Whether `worker` may be lost: in a careful run only if no other is.
+  bool MayLose(int worker) const;
 
   Scheduler& scheduler_;
   Trace& trace_;

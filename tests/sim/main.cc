@@ -112,6 +112,7 @@ Totals RunAll(const Arguments& arguments) {
                                               .live_trace = arguments.trace});
       MutexLock lock(&mu);
       Print(seed, arguments, result);
+      if (getenv("SIM_DEBUG") && result.restores > 0) absl::FPrintF(stderr, "ANEW %d %s\n", seed, result.cluster);
       totals.steps += result.steps;
       totals.epochs += result.epochs;
       totals.faults += result.faults;
