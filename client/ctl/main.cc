@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "client/ctl/checkpoint_commands.h"
 #include "client/ctl/context.h"
 #include "client/ctl/duration_option.h"
 #include "client/ctl/job_commands.h"
@@ -31,6 +32,7 @@ ExitCode Main(int argc, char** argv) {
               "limit), as 500ms, 10s or 2m");
   AddJobCommands(&app, &context, &chosen);
   AddPolicyCommands(&app, &context, &chosen);
+  AddCheckpointCommands(&app, &context, &chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
