@@ -356,7 +356,7 @@ TEST(CoordinatorFsm, HoldsItsInvariantsUnderRandomEventsAndRunsAgainAfterThem) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomRun run(seed);
-    run.Do(5000);
+    run.Do(8000);
     EXPECT_TRUE(run.Heal());
     if (HasFailure()) return;
     started += run.started();
