@@ -82,18 +82,27 @@ Checker::Line* Checker::LineOf(Epoch epoch) {
   return nullptr;
 }
 
-bool Checker::MayBeLost(Epoch epoch) const {
+bool Checker::MayBeLost(Epoch epoch, const std::string& whose) {
   const auto whole = epochs_.find(whole_);
   if (whole == epochs_.end()) return true;
+  // A member of an older history came late: nothing of this one is lost.
+  if (lines_.size() > 1 && last_step() == 0) return true;
   const EpochSeen& before = whole->second;
   if (replicas_ < 2 || before.members.size() < 2) return true;
   const EpochSeen& now = epochs_.at(epoch);
-  int lost = 0;
+  int missing = 0, out = 0;
   for (const auto& [worker, incarnation] : before.joined) {
     const auto heard = now.heard.find(worker);
-    if (heard == now.heard.end() || heard->second != incarnation) ++lost;
+    if (heard != now.heard.end() && heard->second == incarnation) continue;
+    ++missing;
+    if (is_out_({worker, incarnation})) ++out;
   }
-  return lost > 1;
+  if (out > 1) return true;
+  Break(missing > 1 ? "needless loss" : "one history",
+        absl::StrCat(whose, " loses the state in epoch ", epoch.value(), ", where ", missing,
+                     " members of epoch ", whole_.value(), " are missing, of which ", out,
+                     " cannot take part"));
+  return false;
 }
 
 void Checker::OnAttempt(const Life& life, const Attempt& attempt) {
@@ -133,7 +142,8 @@ void Checker::OnJoined(const Life& life, const Place& place) {
       if (line->taken_in[step] < place.epoch) last = static_cast<std::int64_t>(step);
     }
     if (place.step < last) {
-      if (place.step == 0 && MayBeLost(place.epoch)) {
+      if (place.step == 0) {
+        if (!MayBeLost(place.epoch, life.worker)) return;
         trace_.Say("the state was lost; the job begins anew in epoch ", place.epoch.value());
         lines_.push_back({place.epoch});
       } else {
@@ -205,11 +215,7 @@ void Checker::OnDataLoss(const Life& life) {
     const auto heard = seen.heard.find(life.worker);
     if (heard != seen.heard.end() && heard->second == life.incarnation) epoch = each;
   }
-  if (MayBeLost(epoch)) return;
-  Break("one history",
-        absl::StrCat(life.worker, " says in epoch ", epoch.value(),
-                     " that state is lost, but of epoch ", whole_.value(),
-                     ", which all began, at most one member is"));
+  MayBeLost(epoch, life.worker);
 }
 
 std::int64_t Checker::last_step() const {

@@ -7,6 +7,7 @@
 //   lockstep      all ranks of an epoch try a step under the same revision
 //   epochs        an epoch is proposed with one list of members only; all begin it behind the
 //                 same step
+//   needless loss members that run and can be reached are not left behind with what they hold
 //   the word      what a client was answered is never forgotten
 //
 // A history may end, and another begin from nothing, only after a loss that replicas do not cover:
@@ -15,6 +16,7 @@
 #define LOCKSTEP_TESTS_SIM_CHECKER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -39,8 +41,14 @@ struct Life {
 
 class Checker final {
  public:
-  Checker(Trace* trace, const Training& training, int optimizer_replicas)
-      : trace_(*trace), training_(training), replicas_(optimizer_replicas) {}
+  // `is_out`: whether that life is over, or was out of the coordinator's reach for so long that
+  // the job need not wait for it.
+  Checker(Trace* trace, const Training& training, int optimizer_replicas,
+          std::function<bool(const Life&)> is_out)
+      : trace_(*trace),
+        training_(training),
+        replicas_(optimizer_replicas),
+        is_out_(std::move(is_out)) {}
 
   // "CHECKER: what is wrong", or empty.
   const std::string& violation() const { return violation_; }
@@ -93,14 +101,16 @@ class Checker final {
 
   void Break(const std::string& checker, const std::string& what);
   Line* LineOf(Epoch epoch);
-  // Whether what the members of the last whole epoch held may be lost in `epoch`.
-  bool MayBeLost(Epoch epoch) const;
+  // Whether what the members of the last whole epoch held may be lost in `epoch`; if not, that is
+  // said of `whose` as a violation.
+  bool MayBeLost(Epoch epoch, const std::string& whose);
   // `exact`: taken in place.epoch, for certain.
   void Compare(const Life& life, const Place& place, bool exact);
 
   Trace& trace_;
   const Training training_;
   const int replicas_;
+  const std::function<bool(const Life&)> is_out_;
   std::string violation_;
   std::vector<Line> lines_;
   std::map<Epoch, EpochSeen> epochs_;

@@ -31,7 +31,8 @@ Cluster::Cluster(Scheduler* scheduler, Trace* trace, const ClusterOptions& optio
       options_(options),
       net_(scheduler),
       fabric_(scheduler, options.fabric),
-      checker_(trace, options.training, options.job.optimizer_replicas),
+      checker_(trace, options.training, options.job.optimizer_replicas,
+               [this](const Life& life) { return IsOut(life); }),
       coordinator_(scheduler, trace, &net_,
                    {.on_state = [this](const ClusterState& state) { checker_.OnState(state); },
                     .on_message = options.without == Without::kFencing
@@ -122,6 +123,7 @@ void Cluster::StopWorker(int worker) {
 void Cluster::ContinueWorker(int worker) {
   if (!is_stopped(worker)) return;
   trace_.Say(NameOf(worker), " is continued");
+  KeepAway(worker, absl::ZeroDuration());
   scheduler_.Continue(slots_[worker].process);
 }
 
@@ -149,6 +151,7 @@ void Cluster::BlockControl(int worker, ControlNet::Direction direction,
   trace_.Say("nothing passes ", direction == ControlNet::kUp ? "from " : "to ", NameOf(worker),
              direction == ControlNet::kUp ? " to" : " from", " the coordinator for ",
              absl::FormatDuration(duration));
+  KeepAway(worker, duration);
   net_.Block(NameOf(worker), direction, scheduler_.now() + duration);
 }
 
@@ -178,6 +181,20 @@ bool Cluster::Holds(const Life& life) const {
            slot.process->name() == life.worker && slot.incarnation == life.incarnation &&
            !slot.planned.has_value() && !slot.dismissed.has_value();
   });
+}
+
+bool Cluster::IsOut(const Life& life) const {
+  return std::ranges::none_of(slots_, [&](const Slot& slot) {
+    return slot.process != nullptr && slot.process->name() == life.worker &&
+           slot.incarnation == life.incarnation && !slot.process->stopped() &&
+           slot.away_until <= scheduler_.now();
+  });
+}
+
+// An epoch that was proposed meanwhile takes its time to come to nothing.
+void Cluster::KeepAway(int worker, absl::Duration duration) {
+  slots_[worker].away_until =
+      std::max(slots_[worker].away_until, scheduler_.now() + duration + 2 * options_.job.lease);
 }
 
 bool Cluster::IsWhole() const {
@@ -236,7 +253,7 @@ void Cluster::End(int worker, const absl::Status& why, absl::Duration away) {
 
 absl::Status Cluster::TakeStep(int worker, Process* process, VectorModel& model, Engine& engine) {
   const Training& training = options_.training;
-  scheduler_.Sleep(process, scheduler_.Random(absl::Milliseconds(1), absl::Milliseconds(8)));
+  scheduler_.Sleep(process, scheduler_.Random(absl::ZeroDuration(), 2 * options_.compute));
   if (const absl::Status ready = engine.BeforeForward(); !ready.ok()) return ready;
   const std::int64_t base = engine.samples();
   const int rank = engine.rank();

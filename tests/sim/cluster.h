@@ -30,6 +30,7 @@ struct ClusterOptions {
   FabricOptions fabric;
   Training training;
   int most_drift_permille = 0;
+  absl::Duration compute;  // of one step, on average
   Without without = Without::kNothing;
 
   std::string ToString() const;
@@ -40,6 +41,7 @@ class Cluster final {
   Cluster(Scheduler* scheduler, Trace* trace, const ClusterOptions& options);
   ~Cluster();
 
+  const ClusterOptions& options() const { return options_; }
   int workers() const { return static_cast<int>(slots_.size()); }
   Checker& checker() { return checker_; }
   SimCoordinator& coordinator() { return coordinator_; }
@@ -90,6 +92,7 @@ class Cluster final {
     std::optional<PlannedFate> planned;
     std::optional<absl::Duration> dismissed;
     std::int64_t starts = 0;  // and ends
+    MonoTime away_until;      // the coordinator may have given it up by then
   };
 
   // What the thread of a worker runs.
@@ -101,6 +104,8 @@ class Cluster final {
   void End(int worker, const absl::Status& why, absl::Duration away);
   void Down(int worker, std::optional<absl::Duration> after);
   bool Holds(const Life& life) const;
+  bool IsOut(const Life& life) const;
+  void KeepAway(int worker, absl::Duration duration);
   Life LifeOf(int worker) const { return {NameOf(worker), slots_[worker].incarnation}; }
   int Drift();
 

@@ -22,18 +22,21 @@ const char* Faults::NameOf(Kind kind) {
     case Kind::kRevisePolicy: return "revisions";
     case Kind::kSyncNow: return "syncs";
     case Kind::kDismiss: return "workers leave";
+    case Kind::kDrain: return "drains";
   }
   return "";
 }
 
 Faults::Faults(Scheduler* scheduler, Trace* trace, Cluster* cluster)
     : scheduler_(*scheduler), trace_(*trace), cluster_(*cluster) {
-  for (int kind = 0; kind <= static_cast<int>(Kind::kDismiss); ++kind) {
+  for (int kind = 0; kind <= static_cast<int>(Kind::kDrain); ++kind) {
     if (scheduler_.OneIn(3)) kinds_.push_back(static_cast<Kind>(kind));
   }
   careful_ = !scheduler_.OneIn(3);
-  longest_gap_ = scheduler_.Random(absl::Milliseconds(50), absl::Seconds(1));
-  end_ = scheduler_.now() + scheduler_.Random(absl::Seconds(2), absl::Seconds(6));
+  const absl::Duration duration =
+      absl::Seconds(1) + cluster->options().compute * scheduler_.prng().Between(20, 80);
+  end_ = scheduler_.now() + duration;
+  longest_gap_ = duration / scheduler_.prng().Between(3, 30);
 }
 
 std::string Faults::ToString() const {
@@ -60,7 +63,7 @@ int Faults::AnyWorker() {
 }
 
 absl::Duration Faults::Pause() {
-  return scheduler_.OneIn(3) ? scheduler_.Random(absl::Seconds(1), absl::Seconds(6))
+  return scheduler_.OneIn(3) ? scheduler_.Random(absl::Seconds(1), absl::Seconds(15))
                              : scheduler_.Random(absl::Milliseconds(1), absl::Milliseconds(500));
 }
 
@@ -116,6 +119,13 @@ void Faults::Do(Kind kind) {
     case Kind::kSlowWorker:
       cluster_.SlowDown(worker, scheduler_.OneIn(2) ? absl::Microseconds(200)
                                                     : absl::Milliseconds(20));
+      return;
+    case Kind::kDrain:
+      if (!cluster_.coordinator().is_up() || !MayLose(worker)) return;
+      trace_.Say("client: drains ", Cluster::NameOf(worker));
+      cluster_.coordinator().Submit(
+          DrainWorker{.job = "job", .worker = Cluster::NameOf(worker), .allow_waiting = true},
+          [](const absl::StatusOr<Reply>&) {});
       return;
     case Kind::kRevisePolicy:
       return RevisePolicy();

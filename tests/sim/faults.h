@@ -39,6 +39,7 @@ class Faults final {
     kRevisePolicy,
     kSyncNow,
     kDismiss,
+    kDrain,
   };
   static const char* NameOf(Kind kind);
 

@@ -24,9 +24,9 @@ ClusterOptions ClusterOf(const RunOptions& options, Scheduler& scheduler) {
   cluster.job = {.name = "job",
                  .min_workers = static_cast<int>(prng.Between(1, cluster.workers)),
                  .max_workers = cluster.workers,
-                 .join_window = absl::Milliseconds(300),
-                 .lease = absl::Seconds(4),
-                 .ready_timeout = absl::Seconds(5),
+                 .join_window = absl::Seconds(5),
+                 .lease = absl::Seconds(10),
+                 .ready_timeout = absl::Seconds(10),
                  .optimizer_replicas = scheduler.OneIn(4) ? 1 : 2};
   if (prng.Below(2) == 0) cluster.job.policy.schedule.every_forwards = prng.Between(0, 3);
   cluster.fabric = {.shares_parameters = scheduler.OneIn(3),
@@ -40,6 +40,7 @@ ClusterOptions ClusterOf(const RunOptions& options, Scheduler& scheduler) {
   }
   cluster.training.max_grad_norm = scheduler.OneIn(3) ? 0.5 : 0;
   cluster.most_drift_permille = scheduler.OneIn(2) ? 50 : 0;
+  cluster.compute = scheduler.Random(absl::Milliseconds(5), absl::Milliseconds(300));
   return cluster;
 }
 
