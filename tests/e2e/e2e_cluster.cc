@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -55,18 +56,22 @@ void E2eCluster::CreateJob(const v1::JobSpec& spec) {
   EXPECT_THAT(client_->CreateJob(spec), IsOk());
 }
 
-void E2eCluster::StartWorker(int index, const std::string& job,
-                             const std::vector<std::string>& flags) {
+std::vector<std::string> E2eCluster::TrainerFlags(const std::vector<std::string>& flags) {
   const absl::StatusOr<std::string> data = FindMnist();
   EXPECT_THAT(data, IsOk());
-  std::vector<std::string> all = {"--data", *data, "--model", "mlp", "--batch", "8"};
+  std::vector<std::string> all = {"--data", data.value_or(""), "--model", "mlp", "--batch", "8"};
   // A flag given twice is refused: the test's own wins.
   for (std::size_t i = 0; i < flags.size(); ++i) {
     const auto given = std::find(all.begin(), all.end(), flags[i]);
     if (given != all.end()) all.erase(given, given + 2);
   }
   all.insert(all.end(), flags.begin(), flags.end());
-  EXPECT_THAT(processes_->StartWorker(index, job, all), IsOk());
+  return all;
+}
+
+void E2eCluster::StartWorker(int index, const std::string& job,
+                             const std::vector<std::string>& flags) {
+  EXPECT_THAT(processes_->StartWorker(index, job, TrainerFlags(flags)), IsOk());
 }
 
 v1::Job E2eCluster::GetJob(const std::string& job) {

@@ -34,7 +34,10 @@ class E2eCluster {
   v1::JobSpec SpecFor(const std::string& job, int workers) const;
   void CreateJob(const v1::JobSpec& spec);
 
-  // A worker that trains a small model on MNIST; `flags` are added.
+  // What a trainer of a small model on MNIST is given beside its names; of a flag that is in
+  // `flags` that value.
+  static std::vector<std::string> TrainerFlags(const std::vector<std::string>& flags = {});
+  // A worker with TrainerFlags().
   void StartWorker(int index, const std::string& job, const std::vector<std::string>& flags = {});
 
   v1::Job GetJob(const std::string& job);

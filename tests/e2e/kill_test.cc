@@ -2,7 +2,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <set>
 #include <string>
 
@@ -11,6 +10,7 @@
 #include "common/base/status_matchers.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/e2e_cluster.h"
+#include "tools/local_cluster/local_cluster.h"
 #include "tools/process/child_process.h"
 #include "tools/process/runfiles.h"
 
@@ -19,15 +19,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-std::set<std::string> SharedMemoryFiles() {
-  std::set<std::string> names;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", error)) {
-    names.insert(entry.path().filename().string());
-  }
-  return names;
-}
 
 void AwaitNoProcessWith(const std::string& variable) {
   for (const absl::Time end = absl::Now() + absl::Seconds(10);
@@ -88,12 +79,13 @@ TEST(Demo, LeavesNothingBehindWhenKilled) {
   demo.ExpectNothingLeft();
 }
 
-TEST(Worker, EndsWithAMessageThatNamesThePeerThatWasKilled) {
+TEST(Worker, WithoutRejoiningEndsWithAMessageThatNamesThePeerThatWasKilled) {
   for (const std::string transport : {"shm", "gloo"}) {
     E2eCluster cluster;
     cluster.CreateJob(cluster.SpecFor("killed", 2));
     for (int i = 0; i < 2; ++i) {
-      cluster.StartWorker(i, "killed", {"--transport", transport, "--epochs", "100"});
+      cluster.StartWorker(i, "killed", {"--transport", transport, "--epochs", "100",
+                                        "--rejoin-timeout", "0"});
     }
     cluster.AwaitJob("killed", "training", [](const v1::Job& job) { return job.step() > 0; });
     cluster.processes().worker(1).Signal(SIGKILL);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -36,6 +37,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Create(const std::st
 absl::Status LocalCluster::StartCoordinator() {
   const std::string port_file = absl::StrCat(directory_, "/coordinator.address");
   std::filesystem::remove(port_file);
+  KeepFormer(kCoordinator, {LogPath(kCoordinator)});
   LOCKSTEP_ASSIGN_OR_RETURN(
       coordinator_,
       ChildProcess::Start({.program = coordinator_program_,
@@ -65,6 +67,7 @@ absl::Status LocalCluster::StartWorker(int index, const std::string& job,
                                         job,             "--name",          name,
                                         "--report",      ReportPath(index)};
   arguments.insert(arguments.end(), flags.begin(), flags.end());
+  KeepFormer(name, {LogPath(name), ReportPath(index)});
   if (workers() <= index) workers_.resize(index + 1);
   LOCKSTEP_ASSIGN_OR_RETURN(workers_[index],
                             ChildProcess::Start({.program = worker_program_,
@@ -72,6 +75,15 @@ absl::Status LocalCluster::StartWorker(int index, const std::string& job,
                                                  .environment = {{"OMP_NUM_THREADS", "1"}},
                                                  .output_file = LogPath(name)}));
   return absl::OkStatus();
+}
+
+void LocalCluster::KeepFormer(const std::string& process, const std::vector<std::string>& files) {
+  const int before = starts_[process]++;
+  if (before == 0) return;
+  std::error_code none;
+  for (const std::string& file : files) {
+    std::filesystem::rename(file, absl::StrCat(file, ".", before), none);
+  }
 }
 
 absl::StatusOr<RunResult> LocalCluster::Ctl(const std::vector<std::string>& arguments,
@@ -97,6 +109,16 @@ std::string LocalCluster::ReportPath(int index) const {
   return absl::StrCat(directory_, "/", WorkerName(index), ".json");
 }
 
+std::vector<std::string> LocalCluster::FormerReports(int index) const {
+  std::vector<std::string> reports;
+  const auto starts = starts_.find(WorkerName(index));
+  for (int i = 1; starts != starts_.end() && i < starts->second; ++i) {
+    const std::string path = absl::StrCat(ReportPath(index), ".", i);
+    if (std::filesystem::exists(path)) reports.push_back(path);
+  }
+  return reports;
+}
+
 std::string LocalCluster::LogPath(const std::string& process) const {
   return absl::StrCat(directory_, "/", process, ".log");
 }
@@ -112,6 +134,15 @@ absl::StatusOr<std::string> FindMnist() {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string file,
                             FindRunfile("mnist/package/data/train-images-idx3-ubyte"));
   return std::filesystem::path(file).parent_path().string();
+}
+
+std::set<std::string> SharedMemoryFiles() {
+  std::set<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", error)) {
+    names.insert(entry.path().filename().string());
+  }
+  return names;
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {

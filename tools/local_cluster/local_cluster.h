@@ -5,7 +5,9 @@
 #ifndef LOCKSTEP_TOOLS_LOCAL_CLUSTER_LOCAL_CLUSTER_H_
 #define LOCKSTEP_TOOLS_LOCAL_CLUSTER_LOCAL_CLUSTER_H_
 
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,7 +29,8 @@ class LocalCluster {
   // Errors: Unavailable: it ended or did not serve in time; with its last words.
   absl::Status StartCoordinator();
 
-  // Starts "worker-<index>" of `job` with these further flags.
+  // Starts "worker-<index>" of `job` with these further flags. What the process before it
+  // with that name has left is kept: see FormerReports(), and ".1", ".2", ... behind its log's name.
   absl::Status StartWorker(int index, const std::string& job,
                            const std::vector<std::string>& flags);
 
@@ -45,12 +48,17 @@ class LocalCluster {
 
   static std::string WorkerName(int index);
   std::string ReportPath(int index) const;
+  // What processes of that name that ended before the last one have left, oldest first.
+  std::vector<std::string> FormerReports(int index) const;
   std::string LogPath(const std::string& process) const;
   // The end of a process's log, for messages.
   std::string LastWords(const std::string& process) const;
 
  private:
   LocalCluster() = default;
+
+  // Before `process` is started: gives way to its files.
+  void KeepFormer(const std::string& process, const std::vector<std::string>& files);
 
   std::string directory_;
   std::string coordinator_program_;
@@ -59,10 +67,14 @@ class LocalCluster {
   std::string address_;
   std::unique_ptr<ChildProcess> coordinator_;
   std::vector<std::unique_ptr<ChildProcess>> workers_;
+  std::map<std::string, int> starts_;  // by process
 };
 
 // The folder of MNIST's idx files that the build brought.
 absl::StatusOr<std::string> FindMnist();
+
+// Names of what there is in shared memory now, of any process.
+std::set<std::string> SharedMemoryFiles();
 
 // The whole file. Errors: NotFound.
 absl::StatusOr<std::string> ReadFile(const std::string& path);

@@ -27,6 +27,7 @@ std::string ToJson(const TrainingReport& report) {
       {"losses", Json::array()},
       {"drift", Json::array()},
       {"switches", Json::array()},
+      {"epochs", Json::array()},
       {"buffer_digest", report.buffer_digest},
       {"parameter_digest", report.parameter_digest},
       {"optimizer_bytes", report.optimizer_bytes},
@@ -49,6 +50,16 @@ std::string ToJson(const TrainingReport& report) {
     json["switches"].push_back({{"revision", revision},
                                 {"log_number", log_number},
                                 {"effective_step", effective_step}});
+  }
+  for (const auto& epoch : report.epochs) {
+    Json& entry = json["epochs"].emplace_back(Json{{"epoch", epoch.epoch},
+                                                   {"step", epoch.step},
+                                                   {"samples", epoch.samples},
+                                                   {"rank", epoch.rank},
+                                                   {"world_size", epoch.world_size},
+                                                   {"parameter_digest", epoch.parameter_digest},
+                                                   {"stall_seconds", nullptr}});
+    if (epoch.stall_seconds.has_value()) entry["stall_seconds"] = *epoch.stall_seconds;
   }
   return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
 }

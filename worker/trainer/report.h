@@ -1,8 +1,9 @@
-// TrainingReport: what one worker did, written as JSON when it ends.
+// TrainingReport: what one worker did, written as JSON when an epoch begins and when it ends.
 #ifndef LOCKSTEP_WORKER_TRAINER_REPORT_H_
 #define LOCKSTEP_WORKER_TRAINER_REPORT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,19 @@ struct TrainingReport {
     std::int64_t effective_step = 0;
   };
 
+  // One of the job's epochs in which this worker trained.
+  struct Epoch {
+    std::int64_t epoch = 0;
+    std::int64_t step = 0;     // committed before it
+    std::int64_t samples = 0;  // of all ranks, committed with those steps
+    int rank = 0;
+    int world_size = 0;
+    std::string parameter_digest;  // at its begin
+    // From the step before, or the begin of training, to the first step that was taken in it or
+    // as it began. Nothing: none was.
+    std::optional<double> stall_seconds = std::nullopt;
+  };
+
   int rank = 0;
   std::string worker;
   int world_size = 0;
@@ -44,6 +58,7 @@ struct TrainingReport {
   std::vector<Loss> losses;
   std::vector<Drift> drift;
   std::vector<Switch> switches;
+  std::vector<Epoch> epochs;
   std::string buffer_digest;     // over all buffers at the end
   std::string parameter_digest;  // over all parameters at the end
   std::int64_t optimizer_bytes = 0;

@@ -1,8 +1,9 @@
 #include "worker/trainer/training.h"
 
+#include <algorithm>
 #include <csignal>
-#include <cstddef>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -11,13 +12,11 @@
 #include "ATen/core/Reduction.h"
 #include "ATen/ops/argmax.h"
 #include "ATen/ops/cross_entropy_loss.h"
-#include "ATen/ops/empty.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "c10/core/Device.h"
 #include "c10/core/GradMode.h"
-#include "common/base/digest.h"
 #include "common/base/log.h"
 #include "common/base/mono_time.h"
 #include "common/base/status_macros.h"
@@ -26,10 +25,12 @@
 #include "worker/session/session.h"
 #include "worker/torch/cuda_library.h"
 #include "worker/torch/guard.h"
+#include "worker/trainer/batch.h"
 #include "worker/trainer/classifier.h"
 #include "worker/trainer/mnist.h"
 #include "worker/trainer/report.h"
 #include "worker/trainer/sampler.h"
+#include "worker/trainer/tensor_digest.h"
 
 namespace lockstep {
 namespace {
@@ -37,45 +38,10 @@ namespace {
 constexpr std::int64_t kStepsPerLoss = 10;
 constexpr std::int64_t kEvaluationBatch = 500;
 
-struct Batch {
-  at::Tensor images;  // float32[n, 1, 28, 28]
-  at::Tensor labels;  // int64[n]
-};
-
 // Where model and batches are.
 c10::Device DeviceOf(const SessionOptions& session) {
   if (session.coordinator.empty() || session.transport != "nccl") return c10::kCPU;
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(session.gpu)};
-}
-
-// `index(i)`: which image is the i-th of the `count` ones.
-template <typename Index>
-Batch MakeBatch(const LabeledImages& data, std::int64_t count, c10::Device device, Index index) {
-  // Mean and standard deviation of MNIST's pixels, of 0 to 1.
-  constexpr float kMean = 0.1307f;
-  constexpr float kDeviation = 0.3081f;
-  Batch batch = {.images = at::empty({count, 1, kImageSide, kImageSide}),
-                 .labels = at::empty({count}, at::kLong)};
-  float* pixels = batch.images.mutable_data_ptr<float>();
-  std::int64_t* labels = batch.labels.mutable_data_ptr<std::int64_t>();
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint8_t* from = data.pixels.data() + index(i) * kImagePixels;
-    for (std::int64_t k = 0; k < kImagePixels; ++k) {
-      *pixels++ = (static_cast<float>(from[k]) / 255.0f - kMean) / kDeviation;
-    }
-    *labels++ = data.labels[index(i)];
-  }
-  return {.images = batch.images.to(device), .labels = batch.labels.to(device)};
-}
-
-std::string DigestOf(std::vector<NamedTensor> tensors) {
-  Digester digester;
-  for (const auto& [name, tensor] : tensors) {
-    const at::Tensor values = tensor.detach().cpu().contiguous();
-    digester.Add(name).Add(std::span(static_cast<const std::byte*>(values.const_data_ptr()),
-                                     values.nbytes()));
-  }
-  return absl::StrFormat("%016x", digester.Finish());
 }
 
 // One run, with what it needs and what it has found out so far.
@@ -94,9 +60,10 @@ class Training {
 
   // Every step, and what is due between steps.
   absl::Status Run() {
-    LogStart();
+    last_step_at_ = clock_.Now();
     bool finished = false;
     while (!finished) {
+      LOCKSTEP_RETURN_IF_ERROR(NoteEpoch());
       if (const int signal = stop_.signal(); signal != 0) {
         return absl::CancelledError(
             absl::StrCat("stopped by signal ", signal, " after step ", session_->step()));
@@ -104,13 +71,18 @@ class Training {
       const absl::StatusOr<bool> moved_on = MoveOn();
       if (moved_on.ok()) {
         finished = !*moved_on;
-      } else if (MustRepeat(moved_on.status())) {
-        LogStart();
-      } else {
+      } else if (!MustRepeat(moved_on.status())) {
         return moved_on.status();
       }
     }
-    return absl::OkStatus();
+    return WriteReport();
+  }
+
+ private:
+  // What is known by now.
+  absl::Status WriteReport() {
+    return options_.report.empty() ? absl::OkStatus()
+                                   : WriteFile(options_.report, ToJson(Summarise()));
   }
 
   TrainingReport Summarise() {
@@ -122,6 +94,7 @@ class Training {
     report_.steps = session_->step();
     report_.seconds = absl::ToDoubleSeconds(training_time_);
     report_.buffer_digest = DigestOf(classifier_->Tensors()->Buffers());
+    report_.switches.clear();
     for (const AppliedEntry& entry : session_->applied()) {
       if (!entry.revision.valid()) continue;
       report_.switches.push_back({entry.revision.value(), entry.number.value(), entry.step});
@@ -133,11 +106,22 @@ class Training {
     return report_;
   }
 
- private:
-  void LogStart() const {
+  // If an epoch has begun. The report is written then, too: a worker that is killed leaves it.
+  absl::Status NoteEpoch() {
+    if (!report_.epochs.empty() && report_.epochs.back().epoch == session_->epoch().value()) {
+      return absl::OkStatus();
+    }
+    report_.epochs.push_back({.epoch = session_->epoch().value(),
+                              .step = session_->step(),
+                              .samples = session_->samples(),
+                              .rank = session_->rank(),
+                              .world_size = session_->world_size(),
+                              .parameter_digest =
+                                  DigestOf(classifier_->Tensors()->Parameters())});
     LogInfo("training as rank ", session_->rank(), " of ", session_->world_size(),
             " behind step ", session_->step(), ", ", options_.batch,
             " images of each rank in each step, policy revision ", session_->revision().value());
+    return WriteReport();
   }
 
   bool IsDone() const {
@@ -177,8 +161,7 @@ class Training {
     LOCKSTEP_RETURN_IF_ERROR(session_->BeforeForward());
     at::Tensor loss;  // not defined: no data left
     if (samples > 0) {
-      const Batch batch =
-          MakeBatch(train_, samples, device_, [&](std::int64_t i) { return indices[i]; });
+      const Batch batch = MakeBatch(train_, indices, device_);
       loss = at::cross_entropy_loss(classifier_->Forward(batch.images), batch.labels);
     }
     const StepOptions step = {.samples = samples};
@@ -190,12 +173,17 @@ class Training {
     LOCKSTEP_RETURN_IF_ERROR(session_->Step(step));
     training_time_ += clock_.Now() - start;
     report_.images += samples;
+    LOCKSTEP_RETURN_IF_ERROR(NoteEpoch());
     Note(before);
     return absl::OkStatus();
   }
 
   // What the step just taken adds to the report, here and at the coordinator.
   void Note(Revision before) {
+    const MonoTime now = clock_.Now();
+    std::optional<double>& stall = report_.epochs.back().stall_seconds;
+    if (!stall.has_value()) stall = absl::ToDoubleSeconds(now - last_step_at_);
+    last_step_at_ = now;
     const std::int64_t step = session_->step();
     if (step == 1 || step % kStepsPerLoss == 0) report_.losses.push_back({step, loss_});
     if (session_->revision() != before) {
@@ -228,9 +216,9 @@ class Training {
     double loss = 0;
     std::int64_t correct = 0;
     for (std::int64_t begin = 0; begin < test_.size(); begin += kEvaluationBatch) {
-      const std::int64_t count = std::min(kEvaluationBatch, test_.size() - begin);
-      const Batch batch =
-          MakeBatch(test_, count, device_, [&](std::int64_t i) { return begin + i; });
+      std::vector<std::int64_t> numbers(std::min(kEvaluationBatch, test_.size() - begin));
+      std::iota(numbers.begin(), numbers.end(), begin);
+      const Batch batch = MakeBatch(test_, numbers, device_);
       const at::Tensor scores = classifier_->Forward(batch.images);
       loss += at::cross_entropy_loss(scores, batch.labels, {}, at::Reduction::Sum).item<double>();
       correct += scores.argmax(1).eq(batch.labels).sum().item<std::int64_t>();
@@ -257,6 +245,7 @@ class Training {
   double loss_ = 0;  // of the last batch that was not empty
   const RealClock clock_;
   absl::Duration training_time_;
+  MonoTime last_step_at_;  // when it was taken; at first: when training began
   TrainingReport report_;
 };
 
@@ -318,9 +307,7 @@ absl::Status Train(const TrainingOptions& options, StopRequest* stop) {
     torch::manual_seed(options.seed + static_cast<std::uint64_t>(session->rank()) + 1);
     Training training(options, std::move(train), std::move(test), classifier.get(), session.get(),
                       *stop);
-    LOCKSTEP_RETURN_IF_ERROR(training.Run());
-    if (options.report.empty()) return absl::OkStatus();
-    return WriteFile(options.report, ToJson(training.Summarise()));
+    return training.Run();
   });
   if (const int signal = stop->signal(); signal != 0 && absl::IsAborted(status)) {
     status = absl::CancelledError(absl::StrCat("stopped by signal ", signal, " in the step after ",
