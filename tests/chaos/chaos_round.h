@@ -1,0 +1,89 @@
+// ChaosRound: one job of a coordinator and four workers, which is disturbed while it trains, and then
+// looked at: all workers have the same parameters, and those that SerialTraining has.
+//
+// After each fault it waits until the job is whole again and has made a step, so that never
+// more than one member is lost at a time. Used by one thread.
+#ifndef LOCKSTEP_TESTS_CHAOS_CHAOS_ROUND_H_
+#define LOCKSTEP_TESTS_CHAOS_CHAOS_ROUND_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/client.h"
+#include "common/base/prng.h"
+#include "lockstep/v1/job.pb.h"
+#include "tests/chaos/epoch_history.h"
+#include "tests/chaos/faults.h"
+#include "tools/local_cluster/local_cluster.h"
+
+namespace lockstep {
+
+struct RoundOptions {
+  std::string folder;  // exists; store, logs and reports go there
+  std::string transport = "shm";
+  std::int64_t steps = 100;  // of the job
+  absl::Time last_fault = absl::InfiniteFuture();
+  bool disturbed = true;
+};
+
+struct RoundResult {
+  std::map<Fault, int> faults;
+  int epochs = 0;
+  double longest_stall_seconds = 0;  // without a committed step, by the loss of a member
+  double steps_per_second = 0;
+  int leaked_segments = 0;
+};
+
+class ChaosRound {
+ public:
+  // `prng`, `deck`, `interrupted` outlive this. `say` is called with what happens.
+  ChaosRound(RoundOptions options, Prng* prng, FaultDeck* deck,
+             const std::atomic<bool>* interrupted, std::function<void(const std::string&)> say);
+
+  // Everything it started has ended when it returns.
+  // Errors: Cancelled: `interrupted` became true. Internal: a guarantee was broken. Others: it could not
+  //   be run.
+  absl::StatusOr<RoundResult> Run();
+
+ private:
+  absl::Status Start();
+  absl::Status Disturb();
+  absl::Status Cause(Fault fault);
+  absl::Status ChangePolicy();
+  absl::Status KillCoordinator();
+  absl::Status StartCoordinator();
+  // Waits until all members train and have made a step together, or all workers have ended.
+  absl::Status AwaitWhole();
+  absl::Status Check();
+
+  absl::Status StartWorker(int index);
+  // That no worker ended that should not. `running`: how many have not ended yet.
+  absl::Status CheckProcesses(int* running);
+  absl::Status Sleep(absl::Duration duration) const;
+  absl::Duration RandomTime(absl::Duration most);
+  std::string NameOf(int worker) const { return LocalCluster::WorkerName(worker); }
+
+  const RoundOptions options_;
+  Prng& prng_;
+  FaultDeck& deck_;
+  const std::atomic<bool>& interrupted_;
+  const std::function<void(const std::string&)> say_;
+  std::vector<std::string> flags_;  // of each worker
+  std::unique_ptr<LocalCluster> cluster_;
+  std::unique_ptr<Client> client_;
+  v1::Job job_;  // as last seen
+  bool ended_ = false;  // all workers
+  RoundResult result_;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_TESTS_CHAOS_CHAOS_ROUND_H_

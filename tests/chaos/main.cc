@@ -1,0 +1,64 @@
+// ./lockstep chaos: loses processes of a job again and again while it trains.
+#include <signal.h>
+
+#include <atomic>
+#include <iostream>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "tests/chaos/chaos_run.h"
+#include "worker/trainer/report.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+constexpr int kInterrupted = 130;
+
+std::atomic<bool> interrupted = false;
+
+int Main(int argc, char** argv) {
+  CLI::App app(
+      "Trains on MNIST with one coordinator and four workers on this machine, over shared memory and then over\n"
+      "Gloo, while workers and coordinator are killed, stopped and drained, one member at a time, and policies\n"
+      "change. Behind each round the parameters of all workers must be bit for bit those of one process that\n"
+      "took the committed steps alone.",
+      "./lockstep chaos");
+  ChaosOptions options;
+  std::string json;
+  app.add_option("--minutes", options.minutes, "How long, half of it over each transport; rounds are finished")
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "Of the faults' order, victims and times")->capture_default_str();
+  app.add_option("--out", options.out, "Folder for logs and reports")->capture_default_str();
+  app.add_option("--json", json, "File for the counts");
+  app.footer("Exit codes: 0 every guarantee held; 1 one did not, or a failure; 2 usage; 130 interrupted.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kUsage;
+  }
+  if (const absl::Status valid = options.Validate(); !valid.ok()) {
+    std::cerr << "chaos: " << valid.message() << "\n";
+    return kUsage;
+  }
+
+  struct sigaction action = {};
+  action.sa_handler = [](int) { interrupted = true; };
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+
+  ChaosTotals totals;
+  absl::Status status = RunChaos(options, interrupted, &totals);
+  const std::string counts = ToJson(options, totals).dump(2) + "\n";
+  std::cout << counts;
+  if (!json.empty()) status.Update(WriteFile(json, counts));
+  if (status.ok()) return 0;
+  std::cerr << "chaos: seed " << options.seed << ": " << status.message() << "\n";
+  return absl::IsCancelled(status) ? kInterrupted : kFailed;
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) { return lockstep::Main(argc, argv); }
