@@ -330,6 +330,22 @@ TEST(NcclTransport, TheArithmeticIsTakenOffTheStreamsThatGo) {
   EXPECT_THAT(streams, ElementsAre(NotNull(), IsNull(), NotNull(), IsNull()));
 }
 
+TEST(NcclTransport, ATransportThatGoesAfterTheNextCameLeavesTheArithmeticWhereItIs) {
+  FakeNccl fake;
+  std::vector<void*> streams;
+  NcclFactory factory({.api = FakeNccl::Api(), .math = std::make_shared<StreamsOf>(&streams)});
+  const auto form = [&](int epoch) {
+    return *factory.Create({.epoch = Epoch(epoch), .members = {"w0"}},
+                           [](const std::optional<std::string>& mine) { return *mine; });
+  };
+  std::unique_ptr<Transport> first = form(1);
+  std::unique_ptr<Transport> second = form(2);
+  first.reset();
+  EXPECT_THAT(streams, ElementsAre(NotNull(), NotNull()));
+  second.reset();
+  EXPECT_THAT(streams, ElementsAre(NotNull(), NotNull(), IsNull()));
+}
+
 TEST(NcclTransport, AStepMovesTwiceTheParametersOfTheOtherRanksAndNoMore) {
   constexpr std::int64_t kBytes = 4 * 1200;
   FakeGpus gpus;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -86,9 +87,11 @@ struct OnDevice {
 class NcclTransport final : public CheckedTransport {
  public:
   NcclTransport(const Group& group, const NcclOptions& options, std::shared_ptr<Waiter> waiter,
-                std::shared_ptr<Watchdog> watchdog)
+                std::shared_ptr<Watchdog> watchdog,
+                std::shared_ptr<std::atomic<const Transport*>> math_user)
       : CheckedTransport(group),
         options_(options),
+        math_user_(std::move(math_user)),
         waiter_(std::move(waiter)),
         watchdog_(std::move(watchdog)),
         on_device_(std::make_unique<OnDevice>()) {}
@@ -108,7 +111,10 @@ class NcclTransport final : public CheckedTransport {
     if (on_device_ != nullptr && on_device_->device != nullptr) {
       on_device_->device->MakeCurrent().IgnoreError();
       // Its stream goes; the arithmetic may be used before the next transport's comes.
-      options_.math->UseStream(nullptr).IgnoreError();
+      const Transport* user = this;
+      if (math_user_->compare_exchange_strong(user, nullptr)) {
+        options_.math->UseStream(nullptr).IgnoreError();
+      }
     }
     on_device_.reset();
   }
@@ -179,6 +185,7 @@ class NcclTransport final : public CheckedTransport {
     LOCKSTEP_ASSIGN_OR_RETURN(
         on.owners, OwnerExchange::Create(on.device.get(), on.communicator.get(), on.staging.get(),
                                          &traffic_, on.versions.get(), rank(), world_size()));
+    math_user_->store(this);
     on.early = std::make_unique<EarlyReduction>(
         on.device.get(), on.communicator.get(), on.versions.get(), options_.math.get(), rank(),
         world_size(), std::min(on.staging->BytesOf(world_size() - 1), kMaxSliceBytes));
@@ -433,6 +440,7 @@ class NcclTransport final : public CheckedTransport {
   }
 
   const NcclOptions options_;
+  const std::shared_ptr<std::atomic<const Transport*>> math_user_;
   const RealClock clock_;
   const std::shared_ptr<Waiter> waiter_;
   const std::shared_ptr<Watchdog> watchdog_;
@@ -490,7 +498,7 @@ absl::StatusOr<std::unique_ptr<Transport>> NcclFactory::Create(const Group& grou
            " after the operation should have ended: the process ends, and must be started anew")] {
         end_process(message);
       });
-  auto transport = std::make_unique<NcclTransport>(group, options_, waiter, watchdog);
+  auto transport = std::make_unique<NcclTransport>(group, options_, waiter, watchdog, math_user_);
   if (group.on_forming) group.on_forming(transport.get());
   const absl::Status formed = transport->Form(std::move(listener), address);
   if (formed.ok()) return transport;

@@ -21,6 +21,7 @@
 #ifndef LOCKSTEP_WORKER_TRANSPORT_NCCL_NCCL_TRANSPORT_H_
 #define LOCKSTEP_WORKER_TRANSPORT_NCCL_NCCL_TRANSPORT_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -80,6 +81,10 @@ class NcclFactory final : public TransportFactory {
 
  private:
   const NcclOptions options_;
+  // Of its transports the last one whose stream `math` was given: one that goes later than it
+  // came to be used no more leaves it alone.
+  const std::shared_ptr<std::atomic<const Transport*>> math_user_ =
+      std::make_shared<std::atomic<const Transport*>>(nullptr);
 };
 
 }  // namespace lockstep
