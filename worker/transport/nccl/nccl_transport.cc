@@ -178,6 +178,7 @@ class NcclTransport final : public CheckedTransport {
         options_.piece_bytes);
     on.views = std::make_unique<ViewMover>(on.device.get(), on.communicator.get(),
                                            on.staging.get(), &traffic_, rank(), world_size());
+    math_user_->store(this);
     LOCKSTEP_ASSIGN_OR_RETURN(
         on.versions,
         VersionExchange::Create(on.device.get(), on.communicator.get(), on.staging.get(),
@@ -185,7 +186,6 @@ class NcclTransport final : public CheckedTransport {
     LOCKSTEP_ASSIGN_OR_RETURN(
         on.owners, OwnerExchange::Create(on.device.get(), on.communicator.get(), on.staging.get(),
                                          &traffic_, on.versions.get(), rank(), world_size()));
-    math_user_->store(this);
     on.early = std::make_unique<EarlyReduction>(
         on.device.get(), on.communicator.get(), on.versions.get(), options_.math.get(), rank(),
         world_size(), std::min(on.staging->BytesOf(world_size() - 1), kMaxSliceBytes));
