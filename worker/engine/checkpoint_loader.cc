@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/checkpoint/checkpoint_directory.h"
 
@@ -93,6 +94,22 @@ absl::Status LoadReplicated(CheckpointReader& checkpoint, const Membership& now,
   return load(*frozen);
 }
 
+// What is behind the newest that can be used is damaged or was not finished, and would be in the
+// way of those to come.
+absl::Status RemoveBehind(FileSystem& files, const std::string& directory, std::int64_t step) {
+  const absl::StatusOr<std::vector<std::string>> names = files.List(directory);
+  if (absl::IsNotFound(names.status())) return absl::OkStatus();
+  LOCKSTEP_RETURN_IF_ERROR(names.status());
+  for (const std::string& name : *names) {
+    const std::optional<std::int64_t> other = StepOfDirectory(name);
+    if (!other.has_value() || *other <= step) continue;
+    LogWarning("what there is of a checkpoint of step ", *other,
+               " cannot be used and is removed");
+    LOCKSTEP_RETURN_IF_ERROR(RemoveCheckpoint(files, directory, *other));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CheckpointReader>> OpenNewestCheckpoint(
@@ -102,6 +119,7 @@ absl::StatusOr<std::unique_ptr<CheckpointReader>> OpenNewestCheckpoint(
     const absl::StatusOr<std::int64_t> newest = FindLatest(files, directory);
     if (!newest.ok() && !absl::IsNotFound(newest.status())) return newest.status();
     if (newest.ok()) step = *newest;
+    LOCKSTEP_RETURN_IF_ERROR(RemoveBehind(files, directory, std::max<std::int64_t>(step, 0)));
   }
   const TensorView view = {{.name = "the checkpoint's step", .dtype = DType::kInt64},
                            reinterpret_cast<std::byte*>(&step)};

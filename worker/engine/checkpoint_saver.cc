@@ -179,18 +179,18 @@ absl::Status CheckpointSaver::Finish(Transport* transport, bool durable) {
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<WrittenFile> shards,
                             Gather(transport, "the checkpoint's file", mine));
+  const auto failed =
+      std::ranges::find_if(shards, [](const WrittenFile& file) { return file.failed != 0; });
+  if (failed == shards.end()) saved_ = manifest.id.step;
   if (transport->rank() != 0) return absl::OkStatus();
-  for (std::size_t rank = 0; rank < shards.size(); ++rank) {
-    if (shards[rank].failed == 0) {
-      manifest.files.push_back(FileOf(shards[rank]));
-      continue;
-    }
-    const absl::Status failed = absl::UnavailableError(absl::StrCat(
-        "step ", manifest.id.step, " has no checkpoint, since rank ", rank,
+  if (failed != shards.end()) {
+    const absl::Status status = absl::UnavailableError(absl::StrCat(
+        "step ", manifest.id.step, " has no checkpoint, since rank ", failed - shards.begin(),
         " could not write its part; its log says why"));
-    LogWarning(failed.message());
-    return durable ? failed : absl::OkStatus();
+    LogWarning(status.message());
+    return durable ? status : absl::OkStatus();
   }
+  for (const WrittenFile& shard : shards) manifest.files.push_back(FileOf(shard));
   manifest.files.push_back(FileOf(replicated));
   const auto commit = [this, manifest = std::move(manifest)]() -> absl::Status {
     LOCKSTEP_RETURN_IF_ERROR(Commit(files_, options_.directory, manifest));

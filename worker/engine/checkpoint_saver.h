@@ -66,6 +66,10 @@ class CheckpointSaver {
   // rank 0. Errors: as Transport's.
   absl::Status Finish(Transport* transport, bool durable);
 
+  // The step of the last one that all have written their parts of, or that they began with.
+  std::int64_t saved() const { return saved_; }
+  void BeganWith(std::int64_t step) { saved_ = step; }
+
   // The epoch is over: what was begun in it is given up. Does not wait.
   void Abandon();
 
@@ -77,6 +81,7 @@ class CheckpointSaver {
   const CheckpointOptions options_;
   FileSystem& files_;
   std::optional<CheckpointManifest> begun_;  // without files, until it is finished
+  std::int64_t saved_ = 0;
   std::atomic<std::int64_t> through_with_ = 0;
   std::thread writer_;
   // What it wrote, in the manifest's order of files; once it has ended.

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -123,11 +124,14 @@ TEST_F(CheckpointSaverTest, ScheduledOnesAreFinishedBehindLaterSteps) {
   EXPECT_EQ(began_at_, 9);
 }
 
-TEST_F(CheckpointSaverTest, BeginsAnewIfAskedTo) {
+TEST_F(CheckpointSaverTest, WhatIsDamagedBehindTheNewestIsRemovedAndWrittenAnew) {
   LOCKSTEP_ASSERT_OK(Train(2, 4));
-  options_.resume = false;
-  LOCKSTEP_ASSERT_OK(Train(2, 5, 1, /*saves_at_end=*/false));
-  EXPECT_EQ(began_at_, 0);
+  LOCKSTEP_ASSERT_OK(Train(2, 6));
+  std::ofstream(options_.directory + "/step-000000000006/manifest.json") << "{";
+  LOCKSTEP_ASSERT_OK(Train(3, 6));
+  EXPECT_EQ(began_at_, 4);
+  LOCKSTEP_ASSERT_OK(Train(1, 7));
+  EXPECT_EQ(began_at_, 6);
 }
 
 TEST_F(CheckpointSaverTest, AnotherModelOrOptimizerIsRefusedByName) {

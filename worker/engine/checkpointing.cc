@@ -14,8 +14,7 @@ absl::StatusOr<std::unique_ptr<CheckpointReader>> Engine::CheckpointToBeginWith(
     const Recovery& recovery) {
   const bool is_lost = recovery.way == Recovery::Way::kRestore;
   std::unique_ptr<CheckpointReader> checkpoint;
-  if (saver_ != nullptr && recovery.way != Recovery::Way::kContinue &&
-      (is_lost || saver_->options().resume)) {
+  if (saver_ != nullptr && recovery.way != Recovery::Way::kContinue) {
     LOCKSTEP_ASSIGN_OR_RETURN(
         checkpoint,
         OpenNewestCheckpoint(saver_->files(), saver_->options().directory, *membership_));
@@ -80,7 +79,11 @@ absl::Status Engine::SaveCheckpoint() {
     saver_->Await();
     return saver_->Finish(transport, durable);
   };
-  if (saver_->is_under_way()) LOCKSTEP_RETURN_IF_ERROR(Latch(finish(/*durable=*/false)));
+  if (saver_->is_under_way()) {
+    const absl::Status finished = finish(/*durable=*/true);
+    if (saver_->saved() == step()) return finished;
+  }
+  if (saver_->saved() == step()) return absl::OkStatus();
   LOCKSTEP_RETURN_IF_ERROR(Latch(BeginCheckpoint()));
   return finish(/*durable=*/true);
 }

@@ -36,13 +36,12 @@ std::optional<StepPhase> StepPhaseOf(absl::string_view name);
 
 // All equal on all ranks.
 struct CheckpointOptions {
-  // That all workers see, for the job's checkpoints; empty: there are none.
+  // That all workers see, for the job's checkpoints, with the newest of which it begins; empty:
+  // there are none.
   std::string directory;
   std::string job;               // that files say they are of
   std::int64_t every_steps = 0;  // 0: only on command
   int keep = 3;                  // the newest; 0: all
-  // To begin with the newest that there is; else it only helps when state was lost.
-  bool resume = true;
 
   // Errors: InvalidArgument names the option, its value and what is allowed.
   absl::Status Validate() const;

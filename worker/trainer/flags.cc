@@ -81,8 +81,6 @@ void Declare(CLI::App& app, WorkerFlags& flags, RawFlags& raw) {
       ->capture_default_str();
   app.add_option("--checkpoint-keep", checkpoints.keep, "Checkpoints that are kept; 0: all")
       ->capture_default_str();
-  app.add_flag("!--no-resume", checkpoints.resume,
-               "Begin anew, whatever checkpoints there are");
   app.add_option("--report", training.report, "File for the report (JSON), written at the end");
   app.add_option("--join-timeout", raw.join_timeout, "Time to wait for coordinator and workers")
       ->capture_default_str();
