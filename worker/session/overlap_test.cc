@@ -116,8 +116,10 @@ std::vector<at::Tensor> Train(Way way, int world_size, const std::function<void(
                        .revision = Revision(1),
                        .ready_timeout = absl::Seconds(60)});
         LOCKSTEP_ASSERT_OK_AND_ASSIGN(
-            session, Session::JoinBy(std::move(link), transports, {.worker = members[rank]},
-                                     *nets[rank], AdamW{.lr = 1e-2}));
+            session,
+            Session::JoinBy(std::move(link), transports,
+                            {.worker = members[rank], .rejoin_timeout = absl::ZeroDuration()},
+                            *nets[rank], AdamW{.lr = 1e-2}));
         Rank each = {rank, world_size, way, nets[rank], *session};
         body(each);
       }();

@@ -38,6 +38,9 @@ TEST(SessionOptions, EachMistakeIsNamed) {
       {[](SessionOptions& o) { o.transport = "nccl", o.interface = ""; }, "interface is ''"},
       {[](SessionOptions& o) { o.transport = "nccl", o.gpu = -1; }, "gpu is '-1'"},
       {[](SessionOptions& o) { o.join_timeout = absl::ZeroDuration(); }, "join_timeout is '0'"},
+      {[](SessionOptions& o) { o.rejoin_timeout = -absl::Seconds(1); }, "rejoin_timeout is '-1s'"},
+      {[](SessionOptions& o) { o.checkpoints.every_steps = 5; }, "directory"},
+      {[](SessionOptions& o) { o.checkpoints.keep = -1; }, "checkpoints to keep: -1"},
       {[](SessionOptions& o) { o.operation_timeout = -absl::Seconds(1); },
        "operation_timeout is '-1s'"},
   };
