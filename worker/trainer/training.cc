@@ -111,6 +111,8 @@ class Training {
     if (!report_.epochs.empty() && report_.epochs.back().epoch == session_->epoch().value()) {
       return absl::OkStatus();
     }
+    // What is due behind the last step all do together, also who had done it before.
+    measured_at_ = evaluated_at_ = -1;
     report_.epochs.push_back({.epoch = session_->epoch().value(),
                               .step = session_->step(),
                               .samples = session_->samples(),
