@@ -1,4 +1,4 @@
-// The worker program: one rank of a job. Exit codes: 0 done, 1 failed, 2 wrong
+// The worker program: one rank of a job. Exit codes: 0 done or drained, 1 failed, 2 wrong
 // flags, 128 + n stopped by signal n.
 #include <string>
 #include <variant>
@@ -22,6 +22,10 @@ int main(int argc, char** argv) {
   if (stop.signal() != 0 && absl::IsCancelled(status)) {
     lockstep::LogInfo(status.message());
     return 128 + stop.signal();
+  }
+  if (absl::IsCancelled(status)) {  // drained: the others go on without it
+    lockstep::LogInfo(status.message());
+    return 0;
   }
   if (!status.ok()) {
     lockstep::LogError(status.ToString());
