@@ -58,6 +58,10 @@ std::variant<BenchOptions, EarlyExit> ParseBenchOptions(std::vector<std::string>
   app.add_option("--transport", options.transport, "Data plane of Lockstep")
       ->check(CLI::IsMember({"shm", "gloo"}))
       ->capture_default_str();
+  app.add_option("--replicas", options.replicas,
+                 "Ranks that keep each shard's optimizer state: 2 makes steps that survive a loss")
+      ->check(CLI::Range(1, 2))
+      ->capture_default_str();
   app.add_flag("--peers", options.peers,
                "Also torch DDP, ZeroRedundancyOptimizer and fairscale over Gloo, alternating; installs "
                "them where they are missing (5.6 GB)");

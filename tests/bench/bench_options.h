@@ -13,6 +13,7 @@ struct BenchOptions {
   std::vector<std::string> benches;  // each once; "cost" only by itself
   int ranks = 2;
   std::string transport = "shm";
+  int replicas = 1;  // of the optimizer's state
   bool peers = false;
   std::string json;  // file that takes the report; empty: none
   int repeat = 30;   // counted repetitions of each case

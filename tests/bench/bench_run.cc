@@ -184,6 +184,7 @@ class Run {
     v1::JobSpec spec;
     spec.set_name(job);
     spec.set_min_workers(ranks);
+    spec.set_optimizer_replicas(options_.replicas);
     return client->CreateJob(spec).status();
   }
 
