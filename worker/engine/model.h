@@ -76,7 +76,11 @@ class Model {
   virtual absl::Status Adopt(const ShardPlan& plan, std::span<const BlockMemory> memory,
                              InitialValues initial) = 0;
 
-  // Detaches the model from that memory: parameters become owned copies again.
+  // The memory holds the values that count. Until then those that Adopt() was to discard are kept.
+  virtual void Settle() = 0;
+
+  // Detaches the model from that memory: parameters become owned copies again, or what
+  // they were before if it was not settled what was to take the place of that.
   virtual void Release() = 0;
 
   // Before a step: afterwards the memory holds every gradient, zeros where a parameter

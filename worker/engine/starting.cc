@@ -48,6 +48,7 @@ absl::Status Engine::Start(const HeldMemberships& held) {
   TakeOver(recovery, *membership_);
   // Whoever is here knows that all have taken over.
   LOCKSTEP_RETURN_IF_ERROR(membership_->transport->Exchange({}));
+  model_->Settle();
   WarnAboutPolicy(/*at_start=*/true);
   Report(Phase::kTraining, {});
   return absl::OkStatus();

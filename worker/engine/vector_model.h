@@ -100,6 +100,7 @@ class VectorModel final : public Model {
     LOCKSTEP_CHECK(plan.placements.size() == parameters_.size());
     adopted_ = true;
     initial_ = initial;
+    settled_ = initial == InitialValues::kCopyIn;
     if (memory.empty()) return absl::OkStatus();
     LOCKSTEP_CHECK(memory.size() == 1 && memory[0].block.dtype == DType::kFloat32);
     const auto floats = [&](std::byte* data) {
@@ -120,9 +121,11 @@ class VectorModel final : public Model {
     return absl::OkStatus();
   }
 
+  void Settle() override { settled_ = true; }
+
   void Release() override {
     for (Parameter& parameter : parameters_) {
-      parameter.owned.assign(parameter.arena.begin(), parameter.arena.end());
+      if (settled_) parameter.owned.assign(parameter.arena.begin(), parameter.arena.end());
       parameter.arena = {};
       parameter.gradient = {};
     }
@@ -241,6 +244,7 @@ class VectorModel final : public Model {
   int found_ = 0;
   absl::Status next_collect_;
   bool adopted_ = false;
+  bool settled_ = true;
   InitialValues initial_ = InitialValues::kCopyIn;
 };
 

@@ -149,6 +149,7 @@ absl::Status ModuleModel::Adopt(const ShardPlan& plan, std::span<const BlockMemo
     adopted_ = std::move(adopted);
     absl::Cleanup undo = [this] { Release(); };
     for (Adopted& parameter : adopted_) {
+      if (initial == InitialValues::kDiscard) parameter.before = parameter.tensor.detach();
       parameter.tensor.set_data(parameter.values);
       parameter.tensor.mutable_grad() = at::Tensor();
       GradientView::Attach(parameter.gradient, parameter.tensor);
@@ -157,6 +158,15 @@ absl::Status ModuleModel::Adopt(const ShardPlan& plan, std::span<const BlockMemo
     ReturnFreeMemory(device_);
     return absl::OkStatus();
   });
+}
+
+void ModuleModel::Settle() {
+  bool any = false;
+  for (Adopted& parameter : adopted_) {
+    any = any || parameter.before.defined();
+    parameter.before.reset();
+  }
+  if (any) ReturnFreeMemory(device_);
 }
 
 void ModuleModel::Release() {
@@ -188,6 +198,10 @@ absl::Status ModuleModel::GiveBack(const Adopted& parameter) {
     parameter.tensor.mutable_grad() = at::Tensor();
   }
   if (!IsView(parameter.tensor, parameter.values)) return absl::OkStatus();
+  if (parameter.before.defined()) {
+    parameter.tensor.set_data(parameter.before);
+    return absl::OkStatus();
+  }
   const absl::StatusOr<at::Tensor> copy = GuardTorch(
       "copying its values", [&]() -> absl::StatusOr<at::Tensor> { return parameter.values.clone(); });
   // Whatever happens, it must not stay where the memory goes.

@@ -41,6 +41,7 @@ class ModuleModel final : public Model {
   //   that is not dense or not on the arenas' device, named.
   absl::Status Adopt(const ShardPlan& plan, std::span<const BlockMemory> memory,
                      InitialValues initial) override;
+  void Settle() override;
   void Release() override;
   // Also FailedPrecondition: a frozen parameter was made trainable, named.
   absl::StatusOr<GradientBound> CollectGradients() override;
@@ -56,6 +57,7 @@ class ModuleModel final : public Model {
     at::Tensor tensor;  // the module's parameter
     at::Tensor values;  // its place, in its shape
     std::shared_ptr<GradientView> gradient;
+    at::Tensor before = {};  // what it was, until it is settled; not defined: of no interest
   };
 
   // Makes it an owned copy again; where there is no memory for that, an empty tensor.

@@ -448,6 +448,25 @@ TEST_F(AdoptedNet, DiscardTakesWhatTheArenaHolds) {
   EXPECT_TRUE(torch::equal(net_->scale, torch::full({3}, 0.25)));
 }
 
+TEST_F(AdoptedNet, WhatWasToBeDiscardedIsThereAgainIfItIsReleasedUnsettled) {
+  model_.Release();
+  const torch::Tensor own = net_->scale.detach().clone();
+  const torch::Tensor linear = net_->inner[0]->as<torch::nn::Linear>()->weight.detach().clone();
+  for (const bool settled : {false, true}) {
+    std::fill(parameters_.begin(), parameters_.end(), 0.25f);
+    LOCKSTEP_ASSERT_OK(
+        model_.Adopt(plan_, MemoryOf(plan_, parameters_, gradients_), InitialValues::kDiscard));
+    if (settled) model_.Settle();
+    model_.Release();
+    std::fill(parameters_.begin(), parameters_.end(), -1.0f);
+    EXPECT_TRUE(torch::equal(net_->scale, settled ? torch::full({3}, 0.25) : own));
+    EXPECT_TRUE(net_->scale.requires_grad());
+    if (!settled) {
+      EXPECT_TRUE(torch::equal(net_->inner[0]->as<torch::nn::Linear>()->weight, linear));
+    }
+  }
+}
+
 TEST_F(AdoptedNet, BackwardMovesGradientsIntoTheArenaAndAddsToThemThere) {
   Net twin;
   for (int pass = 0; pass < 2; ++pass) {
