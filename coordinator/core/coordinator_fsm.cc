@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "coordinator/core/fold.h"
+#include "coordinator/core/membership.h"
 
 namespace lockstep {
 absl::StatusOr<CoordinatorFsm> CoordinatorFsm::Recover(std::span<const Record> records,
@@ -52,6 +53,18 @@ Effects CoordinatorFsm::Begin() {
       EndEpoch(job, absl::UnavailableError("the coordinator was started again before all were "
                                            "ready"),
                out);
+    }
+    // Those that are worth a wait; see FindCandidates().
+    if (job.stage == JobStage::kWaiting && job.spec.optimizer_replicas > 1) {
+      for (const auto& [holder, incarnation] : job.holders) {
+        if (!incarnation.valid() || IsDrained(job, holder, incarnation)) continue;
+        job.workers[holder] = {.name = holder,
+                               .stage = WorkerStage::kSuspect,
+                               .incarnation = incarnation,
+                               .last_heard = now_,
+                               .manifest = *job.manifest,
+                               .is_presumed = true};
+      }
     }
     job.detail = DescribeJob(job);
     wake_[name] = NextDeadline(job);

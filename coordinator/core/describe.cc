@@ -15,6 +15,13 @@ std::string Workers(std::size_t count) {
 std::string DescribeWaiting(const JobState& job, const std::vector<std::string>& attending) {
   const auto count = static_cast<int>(attending.size());
   const int min = job.spec.min_workers;
+  if (!job.awaited.empty()) {
+    return absl::StrCat(Workers(attending.size()), count == 1 ? " attends" : " attend",
+                        attending.empty() ? "" : absl::StrCat(" (", ListNames(attending), ")"),
+                        "; waits for ", ListNames(job.awaited),
+                        job.awaited.size() == 1 ? ", which has" : ", which have",
+                        " parts of the job's state that may be nowhere else");
+  }
   if (count >= min && job.fruitless > 0 && job.retry_at) {
     return absl::StrCat(Workers(attending.size()), " attend (", ListNames(attending),
                         "), enough for an epoch; waits a moment, since ", job.fruitless,

@@ -42,6 +42,12 @@ void CoordinatorFsm::FormIfPossible(MonoTime now, JobState& job, Effects& out) {
   EpochDecision decision;
   do {  // of those left, there may be enough
     const Candidates candidates = FindCandidates(job, now);
+    job.awaited = candidates.awaited;
+    // Until they are heard, or their leases end.
+    if (!job.awaited.empty()) {
+      job.window_end.reset();
+      return;
+    }
     if (candidates.need_not_wait) job.window_end.reset();
     rules.join_window =
         candidates.need_not_wait ? absl::ZeroDuration() : job.spec.join_window;

@@ -129,6 +129,13 @@ absl::Status On(const EpochEnded& record, ClusterState& state) {
       job->drained[drain] = job->epoch->members[static_cast<std::size_t>(rank)].incarnation;
     }
   }
+  if (job->epoch->stage == EpochStage::kRunning) {
+    job->holders.clear();
+    for (const Member& member : job->epoch->members) {
+      const bool has_left = job->epoch->left.contains(member.worker);
+      job->holders[member.worker] = has_left ? Incarnation() : member.incarnation;
+    }
+  }
   job->epoch.reset();
   job->stage = JobStage::kWaiting;
   job->last_end = absl::StrCat("epoch ", record.epoch.value(), " ended: ", record.why);

@@ -6,6 +6,31 @@
 
 namespace lockstep {
 
+namespace {
+
+// As Candidates::awaited.
+std::vector<std::string> FindAwaited(const JobState& job, MonoTime now) {
+  // Each part is kept by so many; without replicas a loss is one that nobody promised to avert.
+  if (job.spec.optimizer_replicas < 2 || job.holders.size() < 2) return {};
+  const auto spare = static_cast<std::size_t>(job.spec.optimizer_replicas - 1);
+  std::size_t missing = 0;
+  std::vector<std::string> awaited;
+  for (const auto& [name, incarnation] : job.holders) {
+    const auto it = job.workers.find(name);
+    const bool is_known = it != job.workers.end() && it->second.incarnation == incarnation;
+    if (is_known && it->second.stage == WorkerStage::kAttending &&
+        !IsSilent(job, it->second, now)) {
+      continue;
+    }
+    ++missing;
+    if (is_known) awaited.push_back(name);
+  }
+  if (missing <= spare) awaited.clear();
+  return awaited;
+}
+
+}  // namespace
+
 EpochDecision DecideEpoch(const std::vector<std::string>& attending, const EpochRules& rules,
                           std::optional<MonoTime> window_end, MonoTime now) {
   const int count = static_cast<int>(attending.size());
@@ -36,6 +61,7 @@ Candidates FindCandidates(const JobState& job, MonoTime now) {
   }
   candidates.need_not_wait =
       !may_come_back && candidates.names.size() >= static_cast<std::size_t>(job.spec.min_workers);
+  candidates.awaited = FindAwaited(job, now);
   candidates.names.insert(candidates.names.end(), others.begin(), others.end());
   return candidates;
 }

@@ -42,6 +42,9 @@ struct Candidates {
   // The survivors are enough, and nobody else who has the job's state may come back
   // soon: no reason to wait.
   bool need_not_wait = false;
+  // Holders of the job's state that are neither here nor given up, if without them some of
+  // it may be lost: worth a wait until they are one or the other.
+  std::vector<std::string> awaited;
 };
 Candidates FindCandidates(const JobState& job, MonoTime now);
 

@@ -210,6 +210,7 @@ class Script {
     spec.lease = c.Duration("lease", absl::Seconds(10));
     spec.ready_timeout = c.Duration("ready", absl::Seconds(60));
     spec.stall_timeout = c.Duration("stall", absl::Minutes(2));
+    spec.optimizer_replicas = static_cast<int>(c.Number("replicas", 1));
     spec.policy = Policy(c);
     return spec;
   }

@@ -154,6 +154,11 @@ struct JobState {
   // Of all epochs, but for buffers that are not synchronised: the first member's
   // of the first epoch.
   std::optional<Manifest> manifest;
+  // The members of the last epoch that ran: together they have the job's state. Not valid: it
+  // left, and what it had is gone.
+  std::map<std::string, Incarnation> holders;
+  // Of those whom the next epoch waits for, as they may come back.
+  std::vector<std::string> awaited;
   std::optional<EpochState> epoch;      // while forming or running
   Epoch last_epoch;                     // the highest id used
   std::string last_end;                 // why the last epoch ended, for people

@@ -42,6 +42,7 @@ void Checker::OnState(const ClusterState& state) {
                                        " was answered to a client and is forgotten"));
       }
     }
+    drained_ = job.drained;
     if (job.last_number() < entries_) {
       Break("the word", absl::StrCat("entry ", entries_.value(),
                                      " was answered to a client and is forgotten"));
@@ -95,7 +96,9 @@ bool Checker::MayBeLost(Epoch epoch, const std::string& whose) {
     const auto heard = now.heard.find(worker);
     if (heard != now.heard.end() && heard->second == incarnation) continue;
     ++missing;
-    if (is_out_({worker, incarnation})) ++out;
+    const auto drained = drained_.find(worker);
+    const bool is_drained = drained != drained_.end() && incarnation <= drained->second;
+    if (is_drained || is_out_({worker, incarnation})) ++out;
   }
   if (out > 1) return true;
   Break(missing > 1 ? "needless loss" : "one history",

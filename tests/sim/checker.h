@@ -119,6 +119,7 @@ class Checker final {
   std::map<std::pair<Epoch, LogNumber>, std::int64_t> applied_;
   std::map<Revision, SyncPolicy> answered_;
   LogNumber entries_;
+  std::map<std::string, Incarnation> drained_;  // workers, up to these
   std::string last_epoch_text_;
 };
 

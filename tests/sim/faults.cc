@@ -34,7 +34,7 @@ Faults::Faults(Scheduler* scheduler, Trace* trace, Cluster* cluster)
   }
   careful_ = !scheduler_.OneIn(3);
   const absl::Duration duration =
-      absl::Seconds(1) + cluster->options().compute * scheduler_.prng().Between(20, 80);
+      absl::Seconds(1) + cluster->options().compute * scheduler_.prng().Between(20, 200);
   end_ = scheduler_.now() + duration;
   longest_gap_ = duration / scheduler_.prng().Between(3, 30);
 }

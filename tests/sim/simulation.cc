@@ -14,7 +14,9 @@ namespace {
 // How long the job may take to get on once all is healed: joins, leases and the deadlines of
 // operations that nobody answers are over by then.
 constexpr absl::Duration kPatience = absl::Seconds(120);
-constexpr std::int64_t kStepsAfterHealing = 3;
+// Far more than happen at once: a process that never waits.
+constexpr int kMostEventsAtOnce = 20'000;
+constexpr std::int64_t kStepsAfterHealing = 5;
 
 ClusterOptions ClusterOf(const RunOptions& options, Scheduler& scheduler) {
   Prng& prng = scheduler.prng();
@@ -74,7 +76,15 @@ RunResult RunSimulation(const RunOptions& options) {
   std::optional<MonoTime> healed_at;
   std::int64_t step_then = 0;
   int histories_then = 0;
+  MonoTime last;
+  int at_once = 0;
   while (cluster.checker().violation().empty() && scheduler.Once()) {
+    at_once = scheduler.now() == last ? at_once + 1 : 0;
+    last = scheduler.now();
+    if (at_once > kMostEventsAtOnce) {
+      result.violation = "progress: time stands still, as somebody never waits";
+      break;
+    }
     if (!faults.healed()) continue;
     const Checker& checker = cluster.checker();
     if (!healed_at.has_value() || histories_then != checker.histories()) {
