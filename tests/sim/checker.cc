@@ -145,16 +145,16 @@ void Checker::OnJoined(const Life& life, const Place& place) {
       if (line->taken_in[step] < place.epoch) last = static_cast<std::int64_t>(step);
     }
     if (place.step < last) {
-      if (place.step == 0) {
-        if (!MayBeLost(place.epoch, life.worker)) return;
-        trace_.Say("the state was lost; the job begins anew in epoch ", place.epoch.value());
-        lines_.push_back({place.epoch});
-      } else {
-        Break("one history",
-              absl::StrCat("step ", last, " was taken in epoch ", line->taken_in[last].value(),
-                           " and is lost: epoch ", place.epoch.value(), " begins behind step ",
-                           place.step));
-      }
+      if (!MayBeLost(place.epoch, life.worker)) return;
+      trace_.Say("steps ", place.step + 1, " to ", last, " were lost; the job begins ",
+                 place.step == 0 ? "anew" : "from an older state", " in epoch ",
+                 place.epoch.value());
+      if (place.step > 0) ++rollbacks_;
+      const auto kept = static_cast<std::size_t>(place.step) + 1;
+      Line next = {place.epoch,
+                   {line->steps.begin(), line->steps.begin() + kept},
+                   {line->taken_in.begin(), line->taken_in.begin() + kept}};
+      lines_.push_back(std::move(next));
     }
   }
   Compare(life, place, /*exact=*/false);
@@ -169,7 +169,7 @@ void Checker::Compare(const Life& life, const Place& place, bool exact) {
   Line* const line = LineOf(place.epoch);
   if (line == nullptr) return Break("one history", "an epoch of no history");
   if (line->steps.empty()) {
-    line->steps.push_back(std::make_unique<SerialReference>(training_));
+    line->steps.push_back(std::make_shared<SerialReference>(training_));
     line->taken_in.push_back(line->first);
   }
   const auto size = static_cast<std::int64_t>(line->steps.size());

@@ -10,8 +10,8 @@
 //   needless loss members that run and can be reached are not left behind with what they hold
 //   the word      what a client was answered is never forgotten
 //
-// A history may end, and another begin from nothing, only after a loss that replicas do not cover:
-// see MayBeLost(). Thread-compatible.
+// A history may end, and another begin from nothing or from a state that somebody had kept, only
+// after a loss that replicas do not cover: see MayBeLost(). Thread-compatible.
 #ifndef LOCKSTEP_TESTS_SIM_CHECKER_H_
 #define LOCKSTEP_TESTS_SIM_CHECKER_H_
 
@@ -80,6 +80,7 @@ class Checker final {
 
   std::int64_t last_step() const;
   std::int64_t epochs_begun() const;
+  std::int64_t rollbacks() const { return rollbacks_; }
   int histories() const { return static_cast<int>(lines_.size()); }
   // The members of the newest epoch that all its members have begun.
   std::vector<Life> Holders() const;
@@ -89,8 +90,8 @@ class Checker final {
  private:
   struct Line {
     Epoch first;  // began with it
-    std::vector<std::unique_ptr<SerialReference>> steps;  // by step, from 0
-    std::vector<Epoch> taken_in;                          // by step
+    std::vector<std::shared_ptr<const SerialReference>> steps;  // by step, from 0
+    std::vector<Epoch> taken_in;                                // by step
   };
   struct EpochSeen {
     std::vector<std::string> members;
@@ -121,6 +122,7 @@ class Checker final {
   LogNumber entries_;
   std::map<std::string, Incarnation> drained_;  // workers, up to these
   std::string last_epoch_text_;
+  std::int64_t rollbacks_ = 0;  // histories that began from an older state
 };
 
 }  // namespace lockstep::sim

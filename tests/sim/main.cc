@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <thread>
@@ -48,6 +49,10 @@ std::optional<Arguments> Parse(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const absl::string_view name = argv[i];
     const absl::string_view value = i + 1 < argc ? argv[i + 1] : "";
+    if (name == "--help") {
+      std::fputs(std::string(kUsage).c_str(), stdout);
+      std::exit(0);
+    }
     if (name == "--json") {
       arguments.json = true;
     } else if (name == "--trace") {
@@ -75,7 +80,7 @@ std::optional<Arguments> Parse(int argc, char** argv) {
 }
 
 struct Totals {
-  std::int64_t steps = 0, epochs = 0, faults = 0, restores = 0;
+  std::int64_t steps = 0, epochs = 0, faults = 0, restores = 0, rollbacks = 0;
   double virtual_seconds = 0;
   std::vector<std::uint64_t> failed;
   std::vector<std::string> violations;
@@ -112,11 +117,11 @@ Totals RunAll(const Arguments& arguments) {
                                               .live_trace = arguments.trace});
       MutexLock lock(&mu);
       Print(seed, arguments, result);
-      if (getenv("SIM_DEBUG") && result.restores > 0) absl::FPrintF(stderr, "ANEW %d %s\n", seed, result.cluster);
       totals.steps += result.steps;
       totals.epochs += result.epochs;
       totals.faults += result.faults;
       totals.restores += result.restores;
+      totals.rollbacks += result.rollbacks;
       totals.virtual_seconds += result.virtual_seconds;
       totals.digest += result.digest;  // in whatever order
       if (result.violation.empty()) continue;
@@ -142,15 +147,19 @@ int Run(const Arguments& arguments) {
     absl::PrintF(
         "{\"first_seed\": %d, \"seeds\": %d, \"without\": \"%s\", \"failed\": [%s], "
         "\"steps\": %d, \"epochs\": %d, \"faults\": %d, \"restores\": %d, "
+        "\"rollbacks\": %d, "
         "\"virtual_seconds\": %.1f, \"digest\": \"%016x\"}\n",
         arguments.seed, arguments.seeds, arguments.rule, failed, totals.steps, totals.epochs,
-        totals.faults, totals.restores, totals.virtual_seconds, totals.digest);
+        totals.faults, totals.restores, totals.rollbacks,
+        totals.virtual_seconds, totals.digest);
   } else {
     absl::PrintF(
-        "%d seeds, %d failed: %d steps, %d epochs, %d faults, %d times begun anew, %.0f virtual "
+        "%d seeds, %d failed: %d steps, %d epochs, %d faults, %d times begun anew, %d times from an "
+        "older state, %.0f virtual "
         "seconds; digest %016x\n",
         arguments.seeds, totals.failed.size(), totals.steps, totals.epochs, totals.faults,
-        totals.restores, totals.virtual_seconds, totals.digest);
+        totals.restores, totals.rollbacks,
+        totals.virtual_seconds, totals.digest);
   }
   return totals.failed.empty() ? 0 : 1;
 }
