@@ -175,6 +175,9 @@ void Faults::Heal() {
   healed_ = true;
   trace_.Say("all is healed");
   cluster_.Heal();
+  // One that was made before the model was known may not fit it, and the job waits for another.
+  cluster_.coordinator().Submit(UpdateSyncPolicy{.job = "job"},
+                                [](const absl::StatusOr<Reply>&) {});
 }
 
 }  // namespace lockstep::sim
