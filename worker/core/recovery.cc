@@ -42,8 +42,10 @@ State StateToContinue(std::span<const Holding> holdings) {
       all_prepared = all_prepared && each.prepared;
     }
     const State state = all_prepared ? State{epoch, newest.step + 1} : newest;
-    // Else they hold what the model starts with, which is not worth the steps of others.
-    if (state.step > 0) return state;
+    // Else they hold what the model starts with, which is not worth the steps of others; but
+    // a first step that was only prepared before they began was taken back by them.
+    const bool is_taken = newest.step > 0 || epoch == *epochs.begin();
+    if (state.step > 0 && is_taken) return state;
   }
   return {};
 }

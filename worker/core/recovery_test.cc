@@ -157,6 +157,14 @@ TEST(Recovery, DoesNotStartAnewBecauseOfALaterEpochThatTookNoStep) {
   }
 }
 
+TEST(Recovery, DoesNotCompleteAFirstStepThatALaterEpochTookBack) {
+  const Copies old = Of(3);
+  const Copies later = Of(2);
+  const std::vector holdings = {Idle(0, later[0], 9, 9), Idle(0, later[1], 9, 9),
+                                Prepared(0, old[2])};
+  EXPECT_EQ(DecideRecovery(holdings, old).way, Recovery::Way::kStartAnew);
+}
+
 TEST(Recovery, ContinuesWithoutMovesBetweenRanksIfAllAreStillThere) {
   const Copies old = Of(3);
   const std::vector holdings = {Idle(7, old[0]), Idle(7, old[1]), Idle(7, old[2])};
