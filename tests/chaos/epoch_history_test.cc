@@ -21,11 +21,11 @@ std::unique_ptr<SerialTraining> Serial() {
 }
 
 // Two ranks took steps 1 and 2, then one took step 3.
-struct Run {
+struct TwoEpochs {
   json first, second;  // of rank 0: the epochs
   std::string digest;  // at the end
 
-  Run() {
+  TwoEpochs() {
     const std::unique_ptr<SerialTraining> serial = Serial();
     first = Epoch(1, *serial, 2);
     EXPECT_THAT(serial->Step(2), IsOk());
@@ -47,12 +47,12 @@ struct Run {
 
 json Report(std::vector<json> epochs) { return {{"epochs", std::move(epochs)}}; }
 
-absl::Status Replayed(const EpochHistory& history, const Run& run) {
+absl::Status Replayed(const EpochHistory& history, const TwoEpochs& run) {
   return history.Replay(3, run.digest, *Serial());
 }
 
 TEST(EpochHistory, IsPutTogetherFromReportsThatEachTellAPart) {
-  const Run run;
+  const TwoEpochs run;
   EpochHistory history;
   LOCKSTEP_ASSERT_OK(history.Add("w1", Report({run.second})));
   LOCKSTEP_ASSERT_OK(history.Add("w0", Report({run.first})));
@@ -64,7 +64,7 @@ TEST(EpochHistory, IsPutTogetherFromReportsThatEachTellAPart) {
 }
 
 TEST(EpochHistory, WhatWasComputedOtherwiseIsFoundAndNamed) {
-  const Run run;
+  const TwoEpochs run;
   const auto replayed = [&](const std::string& key, const json& value) {
     json second = run.second;
     second[key] = value;
@@ -82,7 +82,7 @@ TEST(EpochHistory, WhatWasComputedOtherwiseIsFoundAndNamed) {
 }
 
 TEST(EpochHistory, StepsThatAreTakenBackAreFound) {
-  const Run run;
+  const TwoEpochs run;
   json third = run.first;
   third["epoch"] = 4;
   EpochHistory history;
@@ -92,7 +92,7 @@ TEST(EpochHistory, StepsThatAreTakenBackAreFound) {
 }
 
 TEST(EpochHistory, ReportsThatContradictEachOtherAreNamed) {
-  const Run run;
+  const TwoEpochs run;
   json other = run.second;
   other["step"] = 1;
   EpochHistory history;
@@ -103,7 +103,7 @@ TEST(EpochHistory, ReportsThatContradictEachOtherAreNamed) {
 }
 
 TEST(EpochHistory, WithoutABeginOrAReportNothingIsTakenForRight) {
-  const Run run;
+  const TwoEpochs run;
   EpochHistory history;
   EXPECT_THAT(history.Add("w0", json()),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("w0 left no report")));
