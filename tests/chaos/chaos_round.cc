@@ -142,8 +142,12 @@ absl::Status ChaosRound::Cause(Fault fault) {
       request.set_job(kJob);
       request.set_worker(NameOf(victim));
       LOCKSTEP_RETURN_IF_ERROR(client_->DrainWorker(request).status());
-      if (!worker.Wait(kPatience)) {
-        return absl::InternalError(absl::StrCat(NameOf(victim), " was drained and did not end"));
+      const std::optional<ChildExit> exit = worker.Wait(kPatience);
+      if (!exit.has_value() || !exit->ok()) {
+        return absl::InternalError(
+            absl::StrCat(NameOf(victim), " was drained and ",
+                         exit.has_value() ? exit->ToString() : "did not end", ":\n",
+                         cluster_->LastWords(NameOf(victim))));
       }
       return StartWorker(victim);
     }

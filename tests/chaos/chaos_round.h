@@ -37,7 +37,7 @@ struct RoundOptions {
 struct RoundResult {
   std::map<Fault, int> faults;
   int epochs = 0;
-  double longest_stall_seconds = 0;  // without a committed step, by the loss of a member
+  double longest_stall_seconds = 0;  // from a committed step to the next, with a new epoch between
   double steps_per_second = 0;
   int leaked_segments = 0;
 };

@@ -28,7 +28,7 @@ struct ChaosTotals {
   std::int64_t steps = 0;
   std::map<Fault, int> faults;
   int epochs = 0;
-  double longest_stall_seconds = 0;  // without a committed step, by the loss of a member
+  std::map<std::string, double> longest_stall_seconds;  // without a committed step, by transport
   int leaked_segments = 0;
 };
 

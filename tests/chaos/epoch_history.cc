@@ -37,21 +37,28 @@ absl::Status EpochHistory::Add(const std::string& worker, const nlohmann::json& 
                          .reporter = worker};
     const std::int64_t number = entry.at("epoch");
     const auto [known, added] = epochs_.emplace(number, epoch);
-    const Epoch& other = known->second;
+    Epoch& other = known->second;
     if (!added && (other.step != epoch.step || other.samples != epoch.samples ||
                    other.world_size != epoch.world_size || other.digest != epoch.digest)) {
       return absl::InternalError(absl::StrCat("workers saw epoch ", number,
                                               " begin otherwise: ", Describe(other), "; ",
                                               Describe(epoch)));
     }
-    // A new worker's first epoch waited for it alone.
     if (!first && entry.at("stall_seconds").is_number()) {
-      longest_stall_seconds_ =
-          std::max(longest_stall_seconds_, entry.at("stall_seconds").get<double>());
+      const double stall = entry.at("stall_seconds");
+      other.stall_seconds = std::min(stall, other.stall_seconds.value_or(stall));
     }
     first = false;
   }
   return absl::OkStatus();
+}
+
+double EpochHistory::longest_stall_seconds() const {
+  double longest = 0;
+  for (const auto& [number, epoch] : epochs_) {
+    longest = std::max(longest, epoch.stall_seconds.value_or(0));
+  }
+  return longest;
 }
 
 absl::Status EpochHistory::Replay(std::int64_t steps, const std::string& digest,

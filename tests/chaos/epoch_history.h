@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -32,15 +33,16 @@ class EpochHistory {
     std::int64_t samples = 0;
     int world_size = 0;
     std::string digest;
+    // The job's time without a step before it: the shortest that a worker tells who had trained
+    // before. One that was stopped itself was late for more. Nothing: nobody tells.
+    std::optional<double> stall_seconds;
     std::string reporter;
   };
   const std::map<std::int64_t, Epoch>& epochs() const { return epochs_; }  // by number
-  // Of a worker that trained before and in the epoch that followed; 0: nobody did.
-  double longest_stall_seconds() const { return longest_stall_seconds_; }
+  double longest_stall_seconds() const;  // of any epoch
 
  private:
   std::map<std::int64_t, Epoch> epochs_;
-  double longest_stall_seconds_ = 0;
 };
 
 }  // namespace lockstep

@@ -57,7 +57,11 @@ TEST(EpochHistory, IsPutTogetherFromReportsThatEachTellAPart) {
   LOCKSTEP_ASSERT_OK(history.Add("w1", Report({run.second})));
   LOCKSTEP_ASSERT_OK(history.Add("w0", Report({run.first})));
   EXPECT_EQ(history.longest_stall_seconds(), 0);  // neither was there before and after
-  LOCKSTEP_ASSERT_OK(history.Add("w2", Report({run.first, run.second})));
+  json stopped = run.second;
+  stopped["stall_seconds"] = 7.0;
+  LOCKSTEP_ASSERT_OK(history.Add("w2", Report({run.first, stopped})));
+  EXPECT_EQ(history.longest_stall_seconds(), 7);
+  LOCKSTEP_ASSERT_OK(history.Add("w3", Report({run.first, run.second})));
   EXPECT_EQ(history.longest_stall_seconds(), 1.5);
   EXPECT_EQ(history.epochs().size(), 2u);
   LOCKSTEP_EXPECT_OK(Replayed(history, run));

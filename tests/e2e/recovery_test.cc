@@ -95,9 +95,12 @@ class RecoveringJob {
     }
     const auto serial = SerialTraining::Create(E2eCluster::TrainerFlags(flags_));
     EXPECT_THAT(serial, IsOk());
-    if (serial.ok()) EXPECT_THAT(history.Replay(steps_, digest, **serial), IsOk());
-    std::cout << "longest time without a step: " << history.longest_stall_seconds() << " s, epochs "
-              << history.epochs().size() << "\n";
+    if (!serial.ok()) return history;
+    EXPECT_THAT(history.Replay(steps_, digest, **serial), IsOk());
+    for (const auto& [number, epoch] : history.epochs()) {
+      std::cout << "epoch " << number << " of " << epoch.world_size << " ranks, behind step "
+                << epoch.step << ": " << epoch.stall_seconds.value_or(0) << " s without a step\n";
+    }
     return history;
   }
 
@@ -202,11 +205,14 @@ TEST_P(Member, AndCoordinatorLostTogetherAreMissedOnlyUntilItIsBack) {
   job.ExpectKilled(1);
   LOCKSTEP_ASSERT_OK(processes.StartCoordinator());
   const EpochHistory history = job.ExpectRightEnd({0, 2, 3});
+  ASSERT_FALSE(history.epochs().empty());
   EXPECT_EQ(history.epochs().rbegin()->second.world_size, 3);
 }
 
 TEST_P(Member, StoppedForLongerThanItsLeaseComesBackAsANewOne) {
-  RecoveringJob job(GetParam(), /*steps=*/1500, /*min_workers=*/3, absl::Seconds(1));
+  // Enough to come back, and no more than a busy machine can take in time.
+  const std::int64_t steps = GetParam() == "shm" ? 1500 : 600;
+  RecoveringJob job(GetParam(), steps, /*min_workers=*/3, absl::Seconds(1));
   for (int i = 0; i < kWorkers; ++i) job.Start(i);
   job.AwaitTraining(kWorkers);
   job.cluster().processes().worker(2).Signal(SIGSTOP);
@@ -214,6 +220,7 @@ TEST_P(Member, StoppedForLongerThanItsLeaseComesBackAsANewOne) {
   job.cluster().processes().worker(2).Signal(SIGCONT);
   job.AwaitTraining(kWorkers);
   const EpochHistory history = job.ExpectRightEnd({0, 1, 2, 3});
+  ASSERT_FALSE(history.epochs().empty());
   EXPECT_EQ(history.epochs().rbegin()->second.world_size, kWorkers);
 }
 
