@@ -62,6 +62,10 @@ class StreamMath final : public ForwardingMath {
     queue_->Wait();
     return bytes;
   }
+  absl::Status FromHost(std::span<const std::byte> bytes, std::byte* to) override {
+    queue_->Wait();
+    return HostMath().FromHost(bytes, to);
+  }
   absl::StatusOr<std::unique_ptr<ShardOptimizer>> MakeOptimizer(
       const OptimizerConfig& config, std::vector<GroupRange> ranges,
       std::int64_t short_begin) override {
@@ -121,6 +125,18 @@ class StreamMath final : public ForwardingMath {
       return host_->SetLearningRate(lr);
     }
     double learning_rate() const override { return host_->learning_rate(); }
+    std::vector<StateSlot> state() override {
+      queue_->Wait();
+      return host_->state();
+    }
+    std::int64_t step() const override {
+      queue_->Wait();
+      return host_->step();
+    }
+    void set_step(std::int64_t step) override {
+      queue_->Wait();
+      host_->set_step(step);
+    }
     std::int64_t elements() const override { return host_->elements(); }
     std::int64_t state_bytes() const override { return host_->state_bytes(); }
 
