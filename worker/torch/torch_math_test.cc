@@ -218,15 +218,15 @@ TEST_P(TorchMathTest, AnotherThreadThatTakesItOverUsesTheSameStream) {
   if (GetParam().is_cpu()) GTEST_SKIP() << "no streams";
   double stream = 0;
   LOCKSTEP_ASSERT_OK(math_->UseStream(&stream));
-  TakeFakeDeviceUse();
+  FakeDeviceUse use;  // which is counted by thread
   const auto ranks = {Draw(DType::kFloat32, 3, 1), Draw(DType::kFloat32, 3, 2)};
   std::vector<float> sums;
   std::thread([&] {
     sums = SumBy(*math_, DType::kFloat32, ranks, {1, 2}, 3);
     LOCKSTEP_EXPECT_OK(math_->Allocate(3).status());
+    use = TakeFakeDeviceUse();
   }).join();
-  EXPECT_EQ(TakeFakeDeviceUse().streams,
-            std::set<c10::StreamId>{reinterpret_cast<std::intptr_t>(&stream)});
+  EXPECT_EQ(use.streams, std::set<c10::StreamId>{reinterpret_cast<std::intptr_t>(&stream)});
   HostMath host;
   EXPECT_EQ(BitsOf(sums), BitsOf(SumBy(host, DType::kFloat32, ranks, {1, 2}, 3)));
 }
@@ -247,7 +247,7 @@ TEST_P(TorchMathTest, TheHostReadsACopyUnlessTheMemoryIsItsOwn) {
   EXPECT_EQ(std::vector(bytes.begin(), bytes.end()), std::vector(there.begin(), there.end()));
   EXPECT_EQ(bytes.data() == there.data(), GetParam().is_cpu());
   EXPECT_EQ(scratch.size(), GetParam().is_cpu() ? 0 : 8);
-  EXPECT_EQ(TakeFakeDeviceUse().waits, GetParam().is_cpu() ? 0 : 1);
+  EXPECT_EQ(TakeFakeDeviceUse().waits, GetParam().is_cpu() ? 0 : 3);
 }
 
 }  // namespace
