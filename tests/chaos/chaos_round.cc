@@ -104,7 +104,7 @@ absl::Status ChaosRound::Cause(Fault fault) {
     say_(absl::StrCat("epoch ", job_.epoch(), ", step ", job_.step(), ": ", Describe(fault), more));
   };
   const auto pause = [&](ChildProcess& process, absl::Duration time) -> absl::Status {
-    say(absl::StrCat(" for ", absl::FormatDuration(time),
+    say(absl::StrCat(" for ", absl::FormatDuration(absl::Trunc(time, absl::Milliseconds(1))),
                      &process == &worker ? absl::StrCat(": ", NameOf(victim)) : ""));
     process.Signal(SIGSTOP);
     const absl::Status slept = Sleep(time);

@@ -1,5 +1,5 @@
-// ChaosRound: one job of a coordinator and four workers, which is disturbed while it trains, and then
-// looked at: all workers have the same parameters, and those that SerialTraining has.
+// ChaosRound: one job of a coordinator and four workers, which is disturbed while it trains, and
+// then looked at: all workers have the same parameters, and those that SerialTraining has.
 //
 // After each fault it waits until the job is whole again and has made a step, so that never
 // more than one member is lost at a time. Used by one thread.
@@ -49,8 +49,8 @@ class ChaosRound {
              const std::atomic<bool>* interrupted, std::function<void(const std::string&)> say);
 
   // Everything it started has ended when it returns.
-  // Errors: Cancelled: `interrupted` became true. Internal: a guarantee was broken. Others: it could not
-  //   be run.
+  // Errors: Cancelled: `interrupted` became true. Internal: a guarantee was broken. Others: it could
+  //   not be run.
   absl::StatusOr<RoundResult> Run();
 
  private:

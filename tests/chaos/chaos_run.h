@@ -35,7 +35,7 @@ struct ChaosTotals {
 nlohmann::json ToJson(const ChaosOptions& options, const ChaosTotals& totals);
 
 // Tells on standard error what it does. `totals` is filled also where it fails.
-// Errors: Cancelled: `interrupted` became true; others: what was broken, and the folder of its logs.
+// Errors: Cancelled: `interrupted` became true; others: what was broken, and where its logs are.
 absl::Status RunChaos(const ChaosOptions& options, const std::atomic<bool>& interrupted,
                       ChaosTotals* totals);
 

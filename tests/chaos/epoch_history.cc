@@ -70,8 +70,8 @@ absl::Status EpochHistory::Replay(std::int64_t steps, const std::string& digest,
   for (const auto& [number, epoch] : epochs_) {
     while (serial.step() < epoch.step) LOCKSTEP_RETURN_IF_ERROR(serial.Step(world_size));
     if (serial.step() > epoch.step) {
-      return absl::InternalError(absl::StrCat("epoch ", number, " took back committed steps: it is ",
-                                              Describe(epoch), ", and step ", serial.step(),
+      return absl::InternalError(absl::StrCat("epoch ", number, " took back committed steps: ",
+                                              "it is ", Describe(epoch), ", and step ", serial.step(),
                                               " had been committed"));
     }
     LOCKSTEP_RETURN_IF_ERROR(Compare(absl::StrCat("the begin of epoch ", number), epoch, serial));

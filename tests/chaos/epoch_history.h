@@ -23,9 +23,9 @@ class EpochHistory {
   // Errors: Internal: it is no report, or says of an epoch other than a report before; both named.
   absl::Status Add(const std::string& worker, const nlohmann::json& report);
 
-  // Whether `serial`, which has taken no step, gets the same samples and parameters at the begin of each epoch, and
-  // `digest` at the end, behind `steps`. Errors: Internal: the first difference, or a part of the history
-  // that nobody reported; else SerialTraining's.
+  // Whether `serial`, which has taken no step, gets the same samples and parameters at the begin of
+  // each epoch, and `digest` at the end, behind `steps`. Errors: Internal: the first difference, or
+  // the begin was reported by nobody; else SerialTraining's.
   absl::Status Replay(std::int64_t steps, const std::string& digest, SerialTraining& serial) const;
 
   struct Epoch {

@@ -20,19 +20,22 @@ std::atomic<bool> interrupted = false;
 
 int Main(int argc, char** argv) {
   CLI::App app(
-      "Trains on MNIST with one coordinator and four workers on this machine, over shared memory and then over\n"
-      "Gloo, while workers and coordinator are killed, stopped and drained, one member at a time, and policies\n"
-      "change. Behind each round the parameters of all workers must be bit for bit those of one process that\n"
-      "took the committed steps alone.",
+      "Trains on MNIST with one coordinator and four workers on this machine, over shared\n"
+      "memory and then over Gloo, while workers and coordinator are killed, stopped and\n"
+      "drained, one member at a time, and policies change. Behind each round the parameters of\n"
+      "all workers must be bit for bit those of one process that took the steps alone.",
       "./lockstep chaos");
   ChaosOptions options;
   std::string json;
-  app.add_option("--minutes", options.minutes, "How long, half of it over each transport; rounds are finished")
+  app.add_option("--minutes", options.minutes,
+                 "How long, half of it over each transport; rounds are finished")
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "Of the faults' order, victims and times")->capture_default_str();
+  app.add_option("--seed", options.seed, "Of the faults' order, victims and times")
+      ->capture_default_str();
   app.add_option("--out", options.out, "Folder for logs and reports")->capture_default_str();
   app.add_option("--json", json, "File for the counts");
-  app.footer("Exit codes: 0 every guarantee held; 1 one did not, or a failure; 2 usage; 130 interrupted.");
+  app.footer(
+      "Exit codes: 0 every guarantee held; 1 one did not, or a failure; 2 usage; 130 interrupted.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

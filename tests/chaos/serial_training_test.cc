@@ -1,5 +1,5 @@
-// Runs that nobody disturbs compute what SerialTraining does, bit for bit: that it may stand for them
-// where runs are disturbed.
+// Runs that nobody disturbs compute what SerialTraining does, bit for bit: that it may stand for
+// them where runs are disturbed.
 #include <memory>
 #include <string>
 #include <vector>

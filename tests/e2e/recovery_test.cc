@@ -1,7 +1,7 @@
 // Workers and the coordinator are lost in the middle of training, and training goes on: to the
 // parameters that one process gets that takes the same steps.
 //
-// A worker that is to be lost kills itself in a phase of a step (--end-at), so that each phase is met.
+// A worker that is to be lost kills itself in a phase of a step (--end-at): so each phase is met.
 #include <signal.h>
 
 #include <algorithm>

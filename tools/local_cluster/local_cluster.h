@@ -30,7 +30,7 @@ class LocalCluster {
   absl::Status StartCoordinator();
 
   // Starts "worker-<index>" of `job` with these further flags. What the process before it
-  // with that name has left is kept: see FormerReports(), and ".1", ".2", ... behind its log's name.
+  // with that name has left is kept, with ".1", ".2", ... behind the name; see FormerReports().
   absl::Status StartWorker(int index, const std::string& job,
                            const std::vector<std::string>& flags);
 
