@@ -187,6 +187,10 @@ absl::Status ChaosRound::AwaitWhole() {
     LOCKSTEP_RETURN_IF_ERROR(Sleep(kPoll));
     LOCKSTEP_ASSIGN_OR_RETURN(job_, client_->GetJob(kJob));
     LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<v1::Worker> workers, client_->ListWorkers(kJob));
+    if (running == 1 && workers.size() == 1 && job_.state() == v1::Job::STATE_WAITING) {
+      DismissLate(workers.front().name());
+      continue;
+    }
     const bool whole = job_.state() == v1::Job::STATE_RUNNING &&
                        std::ranges::count(workers, v1::Worker::STATE_TRAINING,
                                           &v1::Worker::state) == kWorkers;
@@ -203,9 +207,19 @@ absl::Status ChaosRound::AwaitWhole() {
                                           ": ", job_.detail()));
 }
 
+void ChaosRound::DismissLate(const std::string& worker) {
+  for (int i = 0; i < kWorkers; ++i) {
+    if (NameOf(i) != worker) continue;
+    say_(absl::StrCat(worker, " came back when the others had finished"));
+    cluster_->worker(i).Stop(kPatience);
+    late_ = i;
+  }
+}
+
 absl::Status ChaosRound::CheckProcesses(int* running) {
   *running = 0;
   for (int i = 0; i < kWorkers; ++i) {
+    if (i == late_) continue;
     const std::optional<ChildExit> exit = cluster_->worker(i).Wait(absl::ZeroDuration());
     if (!exit.has_value()) {
       ++*running;
@@ -230,15 +244,18 @@ absl::Status ChaosRound::Check() {
       LOCKSTEP_RETURN_IF_ERROR(
           history.Add(path, nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false)));
     }
-    LOCKSTEP_ASSIGN_OR_RETURN(const std::string text, ReadFile(cluster_->ReportPath(i)));
-    const auto report = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const absl::StatusOr<std::string> text = ReadFile(cluster_->ReportPath(i));
+    if (i == late_ && !text.ok()) continue;  // it saw no epoch
+    LOCKSTEP_RETURN_IF_ERROR(text.status());
+    const auto report = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
     LOCKSTEP_RETURN_IF_ERROR(history.Add(NameOf(i), report));
+    if (i == late_) continue;
     const std::string own = report.at("parameter_digest");
     if (digest.empty()) digest = own;
     if (own != digest || report.at("steps") != options_.steps) {
       return absl::InternalError(absl::StrCat(
           NameOf(i), " ended behind step ", report.at("steps").dump(), " with parameters ", own,
-          "; ", NameOf(0), " behind step ", options_.steps, " with ", digest));
+          "; others behind step ", options_.steps, " with ", digest));
     }
     result_.steps_per_second = static_cast<double>(options_.steps) /
                                std::max(report.at("seconds").get<double>(), 1e-3);

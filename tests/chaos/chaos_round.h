@@ -49,8 +49,8 @@ class ChaosRound {
              const std::atomic<bool>* interrupted, std::function<void(const std::string&)> say);
 
   // Everything it started has ended when it returns.
-  // Errors: Cancelled: `interrupted` became true. Internal: a guarantee was broken. Others: it could
-  //   not be run.
+  // Errors: Cancelled: `interrupted` became true. Internal: a guarantee was broken. Others: it
+  //   could not be run.
   absl::StatusOr<RoundResult> Run();
 
  private:
@@ -65,6 +65,8 @@ class ChaosRound {
   absl::Status Check();
 
   absl::Status StartWorker(int index);
+  // `worker` waits for a job that is done.
+  void DismissLate(const std::string& worker);
   // That no worker ended that should not. `running`: how many have not ended yet.
   absl::Status CheckProcesses(int* running);
   absl::Status Sleep(absl::Duration duration) const;
@@ -81,6 +83,7 @@ class ChaosRound {
   std::unique_ptr<Client> client_;
   v1::Job job_;  // as last seen
   bool ended_ = false;  // all workers
+  int late_ = -1;       // the worker that found the others finished, if any
   RoundResult result_;
 };
 

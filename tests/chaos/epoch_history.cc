@@ -71,8 +71,8 @@ absl::Status EpochHistory::Replay(std::int64_t steps, const std::string& digest,
     while (serial.step() < epoch.step) LOCKSTEP_RETURN_IF_ERROR(serial.Step(world_size));
     if (serial.step() > epoch.step) {
       return absl::InternalError(absl::StrCat("epoch ", number, " took back committed steps: ",
-                                              "it is ", Describe(epoch), ", and step ", serial.step(),
-                                              " had been committed"));
+                                              "it is ", Describe(epoch), ", and step ",
+                                              serial.step(), " had been committed"));
     }
     LOCKSTEP_RETURN_IF_ERROR(Compare(absl::StrCat("the begin of epoch ", number), epoch, serial));
     world_size = epoch.world_size;

@@ -2,8 +2,8 @@
 // epochs: the trainer's model, and in each step the batch of each rank one after the other.
 //
 // Sums, scale and update are the product's own functions on whole tensors; tests/parity holds
-// those to LibTorch. So parameters can be compared with a job's bit for bit, and what differs is how
-// the ranks went together. Used by one thread; sets LibTorch's threads to one.
+// those to LibTorch. So parameters can be compared with a job's bit for bit, and what differs is
+// how the ranks went together. Used by one thread; sets LibTorch's threads to one.
 #ifndef LOCKSTEP_TESTS_CHAOS_SERIAL_TRAINING_H_
 #define LOCKSTEP_TESTS_CHAOS_SERIAL_TRAINING_H_
 
