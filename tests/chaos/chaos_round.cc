@@ -141,7 +141,11 @@ absl::Status ChaosRound::Cause(Fault fault) {
       v1::DrainWorkerRequest request;
       request.set_job(kJob);
       request.set_worker(NameOf(victim));
-      LOCKSTEP_RETURN_IF_ERROR(client_->DrainWorker(request).status());
+      const absl::StatusOr<std::int64_t> drained = client_->DrainWorker(request);
+      if (!drained.ok()) {  // as it must be where the workers are just finishing
+        LOCKSTEP_RETURN_IF_ERROR(AwaitWhole());
+        return ended_ ? absl::OkStatus() : drained.status();
+      }
       const std::optional<ChildExit> exit = worker.Wait(kPatience);
       if (!exit.has_value() || !exit->ok()) {
         return absl::InternalError(

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <iostream>
 #include <memory>
+#include <ostream>
 #include <set>
 #include <string>
 #include <vector>
@@ -121,6 +122,10 @@ struct Losses {
   std::vector<std::string> phases;
 };
 
+void PrintTo(const Losses& losses, std::ostream* out) {
+  *out << losses.transport << ": " << absl::StrJoin(losses.phases, ", ");
+}
+
 class Worker : public testing::TestWithParam<Losses> {};
 
 TEST_P(Worker, LostInAStepCostsNeitherStateNorACommittedStep) {
@@ -164,11 +169,11 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     All, Worker,
     testing::Values(Losses{"shm", {"committed", "agreed", "spreading"}},
-                    Losses{"shm", {"forward", "reducing", "preparing"}},
+                    Losses{"shm", {"preparing", "forward", "reducing"}},
                     Losses{"shm", {"spreading", "applying", "committed"}},
                     Losses{"shm", {"prepared", "collected", "updating"}},
                     Losses{"gloo", {"collected", "updating", "prepared"}},
-                    Losses{"gloo", {"forward", "reducing", "preparing"}},
+                    Losses{"gloo", {"preparing", "forward", "reducing"}},
                     Losses{"gloo", {"spreading", "applying", "committed"}},
                     Losses{"gloo", {"prepared", "collected", "updating"}}),
     [](const auto& info) {
