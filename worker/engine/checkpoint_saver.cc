@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -105,17 +107,14 @@ absl::Status CheckpointSaver::Begin(Membership& now, Model* model) {
     snapshot->parameters.push_back(std::move(parameters));
   }
   if (now.rank == 0) {
-    snapshot->specs = ReplicatedTensors(manifest);
-    std::vector<std::string> names;
-    for (const TensorSpec& spec : snapshot->specs) names.push_back(spec.name);
-    LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<TensorAccess> buffers,
-                              model->Buffers([&](absl::string_view name) {
-                                return std::ranges::find(names, name) != names.end();
-                              }));
+    std::set<std::string, std::less<>> names;
+    for (const TensorSpec& spec : ReplicatedTensors(manifest)) names.insert(spec.name);
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        const std::unique_ptr<TensorAccess> buffers,
+        model->Buffers([&](absl::string_view name) { return names.contains(name); }));
     LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<TensorAccess> frozen,
                               model->FrozenParameters());
     ContentReader contents(now.math.get());
-    snapshot->specs.clear();
     for (const TensorAccess* access : {frozen.get(), buffers.get()}) {
       for (const TensorView& view : access->views()) {
         LOCKSTEP_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, contents.Bytes(view));
@@ -167,7 +166,7 @@ absl::Status CheckpointSaver::Begin(Membership& now, Model* model) {
 
 void CheckpointSaver::Await() { Join(); }
 
-absl::Status CheckpointSaver::Finish(Transport* transport, bool durable) {
+absl::Status CheckpointSaver::Finish(Transport* transport) {
   Join();
   CheckpointManifest manifest = *std::exchange(begun_, std::nullopt);
   WrittenFile mine, replicated;
@@ -182,28 +181,34 @@ absl::Status CheckpointSaver::Finish(Transport* transport, bool durable) {
   const auto failed =
       std::ranges::find_if(shards, [](const WrittenFile& file) { return file.failed != 0; });
   if (failed == shards.end()) saved_ = manifest.id.step;
+  outcome_ = absl::OkStatus();
   if (transport->rank() != 0) return absl::OkStatus();
   if (failed != shards.end()) {
-    const absl::Status status = absl::UnavailableError(absl::StrCat(
+    outcome_ = absl::UnavailableError(absl::StrCat(
         "step ", manifest.id.step, " has no checkpoint, since rank ", failed - shards.begin(),
         " could not write its part; its log says why"));
-    LogWarning(status.message());
-    return durable ? status : absl::OkStatus();
+    LogWarning(outcome_.message());
+    return absl::OkStatus();
   }
   for (const WrittenFile& shard : shards) manifest.files.push_back(FileOf(shard));
   manifest.files.push_back(FileOf(replicated));
-  const auto commit = [this, manifest = std::move(manifest)]() -> absl::Status {
-    LOCKSTEP_RETURN_IF_ERROR(Commit(files_, options_.directory, manifest));
-    LogInfo("step ", manifest.id.step, " has a checkpoint in ", options_.directory);
-    if (options_.keep == 0) return absl::OkStatus();
-    return KeepNewest(files_, options_.directory, options_.keep);
-  };
-  if (durable) return commit();
-  writer_ = std::thread([commit] {
-    const absl::Status status = commit();
-    if (!status.ok()) LogWarning("a checkpoint is not finished: ", status.message());
+  writer_ = std::thread([this, manifest = std::move(manifest)] {
+    outcome_ = CommitAndTidy(manifest);
+    if (!outcome_.ok()) LogWarning("a checkpoint is not finished: ", outcome_.message());
   });
   return absl::OkStatus();
+}
+
+absl::Status CheckpointSaver::CommitAndTidy(const CheckpointManifest& manifest) {
+  LOCKSTEP_RETURN_IF_ERROR(Commit(files_, options_.directory, manifest));
+  LogInfo("step ", manifest.id.step, " has a checkpoint in ", options_.directory);
+  if (options_.keep == 0) return absl::OkStatus();
+  return KeepNewest(files_, options_.directory, options_.keep);
+}
+
+const absl::Status& CheckpointSaver::AwaitOutcome() {
+  Join();
+  return outcome_;
 }
 
 void CheckpointSaver::Abandon() { begun_.reset(); }

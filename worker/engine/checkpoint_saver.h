@@ -4,8 +4,8 @@
 //   through_with(): goes into the step's word           --> all ranks know when all have written
 //   Finish(): what each has written is gathered         --> a thread of rank 0 writes the manifest
 //
-// Nothing waits for a disk but Finish() after an Await(). A write that failed costs the checkpoint,
-// not the training: the log says why. It outlives epochs; what an epoch leaves unfinished is no
+// Nothing waits for a disk but Await() and AwaitOutcome(). A write that failed costs the
+// checkpoint, not the training: the log says why. It outlives epochs; what an epoch leaves unfinished is no
 // checkpoint. Files and their format: worker/checkpoint. Used by one thread.
 #ifndef LOCKSTEP_WORKER_ENGINE_CHECKPOINT_SAVER_H_
 #define LOCKSTEP_WORKER_ENGINE_CHECKPOINT_SAVER_H_
@@ -49,8 +49,8 @@ class CheckpointSaver {
   // One was begun and is not finished; alike on all ranks.
   bool is_under_way() const { return begun_.has_value(); }
 
-  // Not collective, but all ranks do it alike, behind a step: begins a checkpoint; waits until files
-  // of the last one are written. Returns when the state was copied.
+  // Not collective, but all ranks do it alike, behind a step: begins a checkpoint; waits until
+  // files of the last one are written. Returns when the state was copied.
   // Errors: as DeviceMath's and Model's: what could not be copied.
   absl::Status Begin(Membership& now, Model* model);
   // Of the step's word.
@@ -62,9 +62,10 @@ class CheckpointSaver {
   bool CanFinish(std::int64_t through_with_of_all) const {
     return is_under_way() && through_with_of_all == begun_->id.step;
   }
-  // Also waits for the manifest if `durable`; then errors of the files are returned, on
-  // rank 0. Errors: as Transport's.
-  absl::Status Finish(Transport* transport, bool durable);
+  // Errors: as Transport's.
+  absl::Status Finish(Transport* transport);
+  // Waits until what was finished last is durable. On rank 0: why it is no checkpoint.
+  const absl::Status& AwaitOutcome();
 
   // The step of the last one that all have written their parts of, or that they began with.
   std::int64_t saved() const { return saved_; }
@@ -76,6 +77,7 @@ class CheckpointSaver {
  private:
   struct Snapshot;
 
+  absl::Status CommitAndTidy(const CheckpointManifest& manifest);
   void Join();
 
   const CheckpointOptions options_;
@@ -86,6 +88,7 @@ class CheckpointSaver {
   std::thread writer_;
   // What it wrote, in the manifest's order of files; once it has ended.
   absl::StatusOr<std::vector<CheckpointFile>> written_;
+  absl::Status outcome_;  // of what was finished last; once the writer has ended
 };
 
 }  // namespace lockstep

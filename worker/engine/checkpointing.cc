@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/checkpoint_loader.h"
+#include "worker/engine/checkpoint_saver.h"
 #include "worker/engine/engine.h"
 
 namespace lockstep {
@@ -49,8 +50,7 @@ absl::Status Engine::SaveWhatIsDue(const Agreement& agreement, bool on_command) 
     return absl::OkStatus();
   }
   if (saver_->CanFinish(agreement.saved)) {
-    LOCKSTEP_RETURN_IF_ERROR(
-        saver_->Finish(membership_->transport.get(), /*durable=*/false));
+    LOCKSTEP_RETURN_IF_ERROR(saver_->Finish(membership_->transport.get()));
   }
   if (!on_command && !saver_->IsDue(step())) return absl::OkStatus();
   if (saver_->is_under_way()) {
@@ -74,18 +74,16 @@ absl::Status Engine::SaveCheckpoint() {
     return absl::FailedPreconditionError(
         "there is no directory for checkpoints; name one when joining");
   }
-  Transport* const transport = membership_->transport.get();
-  const auto finish = [&](bool durable) {
+  const auto finish = [&] {
     saver_->Await();
-    return saver_->Finish(transport, durable);
+    return Latch(saver_->Finish(membership_->transport.get()));
   };
-  if (saver_->is_under_way()) {
-    const absl::Status finished = finish(/*durable=*/true);
-    if (saver_->saved() == step()) return finished;
+  if (saver_->is_under_way()) LOCKSTEP_RETURN_IF_ERROR(finish());
+  if (saver_->saved() != step()) {
+    LOCKSTEP_RETURN_IF_ERROR(Latch(BeginCheckpoint()));
+    LOCKSTEP_RETURN_IF_ERROR(finish());
   }
-  if (saver_->saved() == step()) return absl::OkStatus();
-  LOCKSTEP_RETURN_IF_ERROR(Latch(BeginCheckpoint()));
-  return finish(/*durable=*/true);
+  return saver_->AwaitOutcome();
 }
 
 }  // namespace lockstep

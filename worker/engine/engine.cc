@@ -13,6 +13,7 @@
 #include "common/base/text.h"
 #include "common/policy/model_check.h"
 #include "common/policy/schedule.h"
+#include "worker/engine/checkpoint_saver.h"
 #include "worker/engine/joining.h"
 #include "worker/engine/parameter_sync.h"
 #include "worker/optim/parameter_groups.h"

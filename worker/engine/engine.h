@@ -34,7 +34,6 @@
 #include "worker/core/step_protocol.h"
 #include "worker/engine/buffer_drift.h"
 #include "worker/engine/buffer_syncer.h"
-#include "worker/engine/checkpoint_saver.h"
 #include "worker/engine/engine_options.h"
 #include "worker/engine/membership.h"
 #include "worker/engine/recovering.h"

@@ -12,6 +12,7 @@
 #include "common/policy/model_check.h"
 #include "common/policy/schedule.h"
 #include "worker/engine/checkpoint_loader.h"
+#include "worker/engine/checkpoint_saver.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/joining.h"
 #include "worker/engine/recovering.h"
