@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/engine/forwarding_transport.h"
+#include "worker/engine/shared_parameters.h"
 #include "worker/engine/threaded_world.h"
 
 namespace lockstep {
@@ -67,32 +68,6 @@ std::vector<float> Parameters(VectorModel& model) {
   }
   return all;
 }
-
-// One parameter arena that all ranks see, as in shared memory.
-class SharedArenaTransport final : public ForwardingTransport {
- public:
-  SharedArenaTransport(std::unique_ptr<Transport> base, std::vector<float>* memory)
-      : ForwardingTransport(std::move(base)), memory_(memory) {}
-  absl::StatusOr<Arena> Allocate(ArenaUse use, DType dtype, std::int64_t elements) override {
-    absl::StatusOr<Arena> arena = ForwardingTransport::Allocate(use, dtype, elements);
-    if (!arena.ok() || use == ArenaUse::kGradients) return arena;
-    arena->data = reinterpret_cast<std::byte*>(memory_->data());
-    arena->shared = true;
-    return arena;
-  }
-  absl::Status BroadcastFromOwners(const Arena&, std::span<const Shard>) override {
-    return Broadcast({}, 0);  // all wait for all; there is nothing to move
-  }
-  absl::Status UpdateShards(const Arena& gradients, const Arena& parameters,
-                            std::span<const Shard> shards, std::span<const float> weights,
-                            const ConsumeSums& update) override {
-    const absl::Status reduced = ReduceToOwners(gradients, shards, weights, update);
-    return reduced.ok() ? BroadcastFromOwners(parameters, shards) : reduced;
-  }
-
- private:
-  std::vector<float>* const memory_;
-};
 
 // Trains with samples[rank] of each batch on each rank; returns the parameters
 // after each rank has checked that it has them too.
@@ -162,19 +137,19 @@ TEST(Step, GivesTheSameBitsOnAnyNumberOfRanks) {
 }
 
 TEST(Step, GivesTheSameBitsInAnArenaThatAllRanksShare) {
-  std::vector<float> memory(1024);
+  const auto memory = std::make_shared<std::vector<float>>(1024);
   EXPECT_EQ(Train(kSgd, {4, 8, 0}, LossReduction::kSum,
                   [&](auto base) {
-                    return std::make_unique<SharedArenaTransport>(std::move(base), &memory);
+                    return std::make_unique<SharedParameters>(std::move(base), memory);
                   }),
             TrainAlone(kSgd));
 }
 
 TEST(Step, InASharedArenaStartsFromTheRootEvenIfThePolicyBroadcastsNothing) {
-  std::vector<float> memory(1024);
+  const auto memory = std::make_shared<std::vector<float>>(1024);
   ThreadedWorld world(3);
   WrappingFactory transports(world.transports(), [&](auto base) {
-    return std::make_unique<SharedArenaTransport>(std::move(base), &memory);
+    return std::make_unique<SharedParameters>(std::move(base), memory);
   });
   for (int rank = 0; rank < 3; ++rank) {
     world.model(rank).AddParameter("w", std::vector<float>(40, static_cast<float>(rank)));

@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/engine/forwarding_transport.h"
+#include "worker/engine/shared_parameters.h"
 #include "worker/engine/threaded_world.h"
 
 namespace lockstep {
@@ -36,7 +37,8 @@ void AddTensors(VectorModel& model) {
 void Backward(VectorModel& model, std::int64_t step, float times = 1) {
   const std::span<float> gradient = model.gradient("fc.weight");
   for (std::size_t i = 0; i < gradient.size(); ++i) {
-    gradient[i] = times * static_cast<float>((static_cast<std::int64_t>(i) * 7 + step * 13) % 31 - 15) / 16;
+    const std::int64_t value = (static_cast<std::int64_t>(i) * 7 + step * 13) % 31 - 15;
+    gradient[i] = times * static_cast<float>(value) / 16;
   }
 }
 
@@ -71,32 +73,6 @@ struct Scenario {
   int victim = 1;
   StepPhase phase = StepPhase::kAgreed;
   std::int64_t step = 5;
-};
-
-// One parameter arena that all ranks of an epoch see.
-class SharedParameters final : public ForwardingTransport {
- public:
-  SharedParameters(std::unique_ptr<Transport> base, std::shared_ptr<std::vector<float>> memory)
-      : ForwardingTransport(std::move(base)), memory_(std::move(memory)) {}
-  absl::StatusOr<Arena> Allocate(ArenaUse use, DType dtype, std::int64_t elements) override {
-    absl::StatusOr<Arena> arena = ForwardingTransport::Allocate(use, dtype, elements);
-    if (!arena.ok() || use == ArenaUse::kGradients) return arena;
-    arena->data = reinterpret_cast<std::byte*>(memory_->data());
-    arena->shared = true;
-    return arena;
-  }
-  absl::Status BroadcastFromOwners(const Arena&, std::span<const Shard>) override {
-    return Broadcast({}, 0);  // all wait for all; there is nothing to move
-  }
-  absl::Status UpdateShards(const Arena& gradients, const Arena& parameters,
-                            std::span<const Shard> shards, std::span<const float> weights,
-                            const ConsumeSums& update) override {
-    const absl::Status reduced = ReduceToOwners(gradients, shards, weights, update);
-    return reduced.ok() ? BroadcastFromOwners(parameters, shards) : reduced;
-  }
-
- private:
-  const std::shared_ptr<std::vector<float>> memory_;
 };
 
 // In-process transports, whose epochs have one parameter memory each if `shared`.
@@ -230,7 +206,8 @@ TEST_F(RecoveringTest, WithoutReplicasTheStateOfALostRankIsGoneAndAllSaySo) {
 TEST_F(RecoveringTest, BeforeTheFirstStepNothingIsLost) {
   Run({.replicas = 1, .phase = StepPhase::kForward, .step = 0});
   LOCKSTEP_ASSERT_OK(end_);
-  EXPECT_EQ(Weights(world_->model(0)), Undisturbed(AdamW{.lr = 0.05}, std::vector<int>(kSteps, 3), 0));
+  EXPECT_EQ(Weights(world_->model(0)),
+            Undisturbed(AdamW{.lr = 0.05}, std::vector<int>(kSteps, 3), 0));
 }
 
 }  // namespace

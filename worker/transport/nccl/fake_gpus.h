@@ -18,7 +18,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/base/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/device/host_math.h"
@@ -67,6 +69,23 @@ class FakeGpus final : public TransportFactory {
   FakeNccl fake_;
   const Change change_;
   bool may_leak_ = false;
+};
+
+// What NcclOptions::end_process was told.
+class Ends {
+ public:
+  void Add(absl::string_view message) {
+    MutexLock lock(&mu_);
+    messages_.emplace_back(message);
+  }
+  std::vector<std::string> messages() {
+    MutexLock lock(&mu_);
+    return messages_;
+  }
+
+ private:
+  Mutex mu_;
+  std::vector<std::string> messages_ ABSL_GUARDED_BY(mu_);
 };
 
 template <typename T>

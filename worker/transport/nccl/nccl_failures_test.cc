@@ -27,23 +27,6 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformance);
 
 using Fault = FakeNccl::Fault;
 
-// What NcclOptions::end_process was told.
-class Ends {
- public:
-  void Add(absl::string_view message) {
-    MutexLock lock(&mu_);
-    messages_.emplace_back(message);
-  }
-  std::vector<std::string> messages() {
-    MutexLock lock(&mu_);
-    return messages_;
-  }
-
- private:
-  Mutex mu_;
-  std::vector<std::string> messages_ ABSL_GUARDED_BY(mu_);
-};
-
 // One of each kind of what moves, and of calls to the table.
 absl::Status WorkAWhile(int world_size, Transport& transport) {
   const std::int64_t elements = 300'001;

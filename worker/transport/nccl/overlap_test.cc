@@ -179,23 +179,6 @@ TEST(NcclOverlap, WhatTheStreamOfTheThreadThatSpeaksStillMakesIsWaitedFor) {
   EXPECT_THAT(RunOnGpus(gpus, 2, body), Each(IsOk()));
 }
 
-// What NcclOptions::end_process was told.
-class Ends {
- public:
-  void Add(absl::string_view message) {
-    MutexLock lock(&mu_);
-    messages_.emplace_back(message);
-  }
-  std::vector<std::string> messages() {
-    MutexLock lock(&mu_);
-    return messages_;
-  }
-
- private:
-  Mutex mu_;
-  std::vector<std::string> messages_ ABSL_GUARDED_BY(mu_);
-};
-
 // One of NCCL's on the communication thread, or of CUDA's on the one that says what is ready.
 TEST(NcclOverlap, ACallThatDoesNotComeBackEndsTheProcessOnceItIsWaitedFor) {
   for (const char* function : {"GroupEnd", "EventRecord"}) {
