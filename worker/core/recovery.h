@@ -77,8 +77,9 @@ struct Recovery {
   double learning_rate = 0;
   std::vector<bool> completes;  // by rank: it completes its prepared step first
   std::vector<bool> survives;   // by rank: it was there at that step; the others are new
-  // What fills the new copies, each from one copy to one: in the order of `copies` and their elements, without gap or
-  // overlap. From the rank itself where it can be, and else from the lowest that has it.
+  // What fills the new copies, each from one copy to one: in the order of `copies` and their
+  // elements, without gap or overlap. From the rank itself where it can be, and else from the
+  // lowest that has it.
   std::vector<Move> moves;
   // Of kRestore: elements that nobody holds, the first in the order of `copies`.
   Shard lost;

@@ -2,9 +2,9 @@
 // of them brings (worker/core/recovery.h), and state moves to where the epoch wants it.
 //
 // What a rank brings is its last membership, whose arenas and copies stay as they are until
-// all have recovered: if the new epoch fails meanwhile, the next one starts from them. Where a rank has
-// taken over its part of the new epoch, but cannot know that of all others, it brings both:
-// some may have nothing else any more. Used by one thread.
+// all have recovered: if the new epoch fails meanwhile, the next one starts from them. Where a
+// rank has taken over its part of the new epoch, but cannot know that of all others, it brings
+// both: some may have nothing else any more. Used by one thread.
 #ifndef LOCKSTEP_WORKER_ENGINE_RECOVERING_H_
 #define LOCKSTEP_WORKER_ENGINE_RECOVERING_H_
 

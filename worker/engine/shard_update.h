@@ -3,8 +3,9 @@
 // due afterwards, is decided elsewhere.
 //
 //   in one pass    owners update while they sum, and what is updated spreads at once
-//   prepared       sums are made and kept, by buddies as well; all know that all have them: the step
-//                  is committed; copies are updated, which takes nobody else; parameters spread
+//   prepared       sums are made and kept, by buddies as well; all know that all have them: the
+//                  step is committed; copies are updated, which takes nobody else; parameters
+//                  spread
 //
 // A step is prepared if it is clipped, which takes all sums, or if there are replicas, so
 // that it can be completed without the ranks that are lost meanwhile.

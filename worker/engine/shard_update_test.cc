@@ -112,7 +112,8 @@ TEST_F(ShardUpdateTest, ClippingKeepsSumsOfShortTypesInMemoryOfTheDeviceMadeOnce
     MakeGradients();
   }
   EXPECT_NEAR(membership_->blocks[0].parameters.floats()[kElements - 1], -1, 1e-6);
-  const auto shorts = reinterpret_cast<const std::uint16_t*>(membership_->blocks[1].parameters.data);
+  const auto shorts =
+      reinterpret_cast<const std::uint16_t*>(membership_->blocks[1].parameters.data);
   EXPECT_EQ(shorts[kElements - 1], 0xbf80);  // -1
 }
 

@@ -17,8 +17,8 @@
 // all state that some of them hold (docs/architecture.md, section 4). rank(), world_size() and
 // epoch() are then others. If the step under way could be completed, Step() returns OK; else
 // each rank's call in it returns an error that MustRepeat(): the step was not taken by
-// anybody, and is taken anew by those who are there. So batches are chosen anew for each attempt, by
-// samples() and rank(). Ranks may also join and leave behind a step, as the coordinator says.
+// anybody, and is taken anew by those who are there. So batches are chosen anew for each
+// attempt, by samples() and rank(). Ranks may also join and leave behind a step, as the coordinator says.
 //
 // After each Step() parameters have no gradient, as after zero_grad(). Gradients are
 // measured as backward makes them: write to them by tensor operations, not through
@@ -148,7 +148,8 @@ class Session final {
   absl::Status SetLearningRate(double lr);
   // A checkpoint of the state behind the last step; returns once it is durable. Those of
   // SessionOptions::checkpoints and on command are made by Step() and wait for no disk.
-  // Errors: FailedPrecondition: no directory was named; or, on rank 0 alone, why it was not written.
+  // Errors: FailedPrecondition: no directory was named; or, on rank 0 alone, why it was not
+  //   written.
   absl::Status SaveCheckpoint();
   // Now, whatever the policy's schedule says. SyncBuffers(): each buffer by its
   // rule's operation and root. Broadcast...(): from that root (pytorch#30718), the
