@@ -174,18 +174,31 @@ std::string RenderWorkers(const std::vector<v1::Worker>& workers) {
 }
 
 std::string RenderShardPlan(const v1::GetShardPlanResponse& plan) {
-  Table table({{.title = "RANK", .align = kRight},
-               {.title = "WORKER"},
-               {.title = "BEGIN", .align = kRight},
-               {.title = "END", .align = kRight},
-               {.title = "ELEMENTS", .align = kRight}});
+  Table shards({{.title = "RANK", .align = kRight},
+                {.title = "WORKER"},
+                {.title = "BEGIN", .align = kRight},
+                {.title = "END", .align = kRight},
+                {.title = "ELEMENTS", .align = kRight},
+                {.title = "COPY KEPT BY"}});
   for (const v1::Shard& shard : plan.shards()) {
-    table.AddRow({absl::StrCat(shard.rank()), shard.worker(), absl::StrCat(shard.begin()),
-                  absl::StrCat(shard.end()), absl::StrCat(shard.end() - shard.begin())});
+    shards.AddRow({absl::StrCat(shard.rank()), shard.worker(), absl::StrCat(shard.begin()),
+                   absl::StrCat(shard.end()), absl::StrCat(shard.end() - shard.begin()),
+                   shard.buddy().empty() ? "-" : shard.buddy()});
+  }
+  Table costs({{.title = "OPTIMIZER REPLICAS", .align = kRight},
+               {.title = "OPTIMIZER BYTES", .align = kRight},
+               {.title = "BYTES SENT IN A STEP", .align = kRight},
+               {.title = ""}});
+  for (const v1::ReplicaCost& cost : plan.replica_costs()) {
+    costs.AddRow({absl::StrCat(cost.optimizer_replicas()),
+                  cost.has_optimizer_bytes() ? absl::StrCat(cost.optimizer_bytes()) : "-",
+                  absl::StrCat(cost.step_bytes()),
+                  cost.optimizer_replicas() == plan.optimizer_replicas() ? "this job" : ""});
   }
   return absl::StrCat("epoch ", plan.epoch(), ": ", plan.flat_elements(), " elements of ",
                       plan.tensors(), " parameters, digest ", plan.digest(), "\n",
-                      table.ToString());
+                      shards.ToString(), "\non the rank that has the most, over a network:\n",
+                      costs.ToString());
 }
 
 std::string RenderRevision(const v1::SyncPolicyRevision& revision) {

@@ -53,6 +53,38 @@ TEST(ProgressOf, SaysWhyAJobDoesNotRun) {
             "waiting for the job to run: 1 of 2 workers attend");
 }
 
+TEST(RenderShardPlan, TellsWhoKeepsACopyAndWhatReplicasCost) {
+  v1::GetShardPlanResponse plan;
+  plan.set_epoch(3);
+  plan.set_flat_elements(48);
+  plan.set_tensors(2);
+  plan.set_digest("00ff");
+  plan.set_optimizer_replicas(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    v1::Shard& shard = *plan.add_shards();
+    shard.set_rank(rank);
+    shard.set_worker("w" + std::to_string(rank));
+    shard.set_begin(rank * 32);
+    shard.set_end(rank == 0 ? 32 : 48);
+    shard.set_buddy("w" + std::to_string(1 - rank));
+  }
+  plan.add_replica_costs()->set_optimizer_replicas(1);
+  plan.add_replica_costs()->set_optimizer_replicas(2);
+  plan.mutable_replica_costs(0)->set_step_bytes(192);
+  plan.mutable_replica_costs(1)->set_step_bytes(320);
+  plan.mutable_replica_costs(1)->set_optimizer_bytes(448);
+  EXPECT_EQ(RenderShardPlan(plan),
+            "epoch 3: 48 elements of 2 parameters, digest 00ff\n"
+            "RANK  WORKER  BEGIN  END  ELEMENTS  COPY KEPT BY\n"
+            "   0  w0          0   32        32  w1\n"
+            "   1  w1         32   48        16  w0\n"
+            "\n"
+            "on the rank that has the most, over a network:\n"
+            "OPTIMIZER REPLICAS  OPTIMIZER BYTES  BYTES SENT IN A STEP\n"
+            "                 1                -                   192\n"
+            "                 2              448                   320  this job\n");
+}
+
 TEST(WatchLine, TellsStateStepPolicyAndTheLossIfReported) {
   v1::WatchJobResponse state = Running(2, 1);
   state.mutable_job()->set_epoch(3);

@@ -174,6 +174,8 @@ struct Proposal {
   absl::Duration ready_timeout;  // time to answer Ready
   // Each shard's optimizer state is kept by so many ranks, or by all if they are fewer.
   int optimizer_replicas = 1;
+  // The job's last epoch that started, if none of the members took part in it; else not valid.
+  Epoch missed;
 
   bool operator==(const Proposal&) const = default;
 };

@@ -109,9 +109,11 @@ class CoordinatorFsm {
   void SendProposal(const JobState& job, WorkerState& worker, Effects& out);
   void StartIfReady(JobState& job, Effects& out);
   void SendNewEntries(JobState& job, Effects& out);
+  // What the epoch before did not come to.
+  void AskAgain(const JobState& job, Decision decision, Effects& out);
   // The epoch is over for all; those with an open stream attend again. OK: the
-  // last of its members finished.
-  void EndEpoch(JobState& job, const absl::Status& why, Effects& out);
+  // last of its members finished. `regrouped`: as EpochEnded.
+  void EndEpoch(JobState& job, const absl::Status& why, Effects& out, bool regrouped = false);
   // Ends the worker's stream, if open, and forgets the worker. If it is a member
   // its epoch must end next.
   void PutOut(JobState& job, const std::string& worker, const absl::Status& why, Effects& out);

@@ -72,7 +72,8 @@ std::string Text(const Welcome& m) {
 std::string Text(const Proposal& m) {
   return absl::StrCat("Proposal epoch=", m.epoch.value(), " members=",
                       absl::StrJoin(m.members, ","), " shards=", m.plan.shards.size(),
-                      " policy=", m.revision.value(), " log=", m.log_number.value());
+                      " policy=", m.revision.value(), " log=", m.log_number.value(),
+                      m.missed.valid() ? absl::StrCat(" missed=", m.missed.value()) : "");
 }
 std::string Text(const Endpoint& m) {
   return absl::StrCat("Endpoint epoch=", m.epoch.value(), " bytes=", m.bytes);

@@ -1,5 +1,6 @@
 // CoordinatorFsm: how epochs begin and end.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -12,6 +13,7 @@
 #include "coordinator/core/forming.h"
 #include "coordinator/core/membership.h"
 #include "coordinator/core/model_comparison.h"
+#include "coordinator/core/policy_log.h"
 
 namespace lockstep {
 namespace {
@@ -19,6 +21,12 @@ namespace {
 // One message carries at most so many, far below kMaxEntriesPerMessage, since each
 // may hold a policy of kMaxPolicyBytes, and a message has a limit of 64 MiB.
 constexpr std::size_t kEntriesPerSend = 100;
+
+// Whether it has the state of the last epoch that ran.
+bool Holds(const JobState& job, const Member& member) {
+  const auto it = job.holders.find(member.worker);
+  return it != job.holders.end() && it->second == member.incarnation;
+}
 
 // Whether a checkpoint was asked for that no member took before its epoch ended.
 bool AwaitsCheckpoint(const JobState& job) {
@@ -180,7 +188,12 @@ void CoordinatorFsm::SendProposal(const JobState& job, WorkerState& worker, Effe
                        .log_number = epoch.log_number,
                        .ready_timeout = job.spec.ready_timeout,
                        .optimizer_replicas = job.spec.optimizer_replicas};
-  for (const Member& member : epoch.members) proposal.members.push_back(member.worker);
+  bool any_holds = false;
+  for (const Member& member : epoch.members) {
+    proposal.members.push_back(member.worker);
+    any_holds = any_holds || Holds(job, member);
+  }
+  if (!any_holds) proposal.missed = job.last_run;
   // Later revisions, if this is sent again, follow as entries.
   const auto newest = std::find_if(
       job.policies.rbegin(), job.policies.rend(),
@@ -198,6 +211,7 @@ void CoordinatorFsm::StartIfReady(JobState& job, Effects& out) {
     if (job.workers.at(member.worker).stage != WorkerStage::kReady) return;
   }
   const bool asks_again = AwaitsCheckpoint(job);
+  const std::optional<Member> to_drain = job.to_drain;
   Persist(EpochStarted{job.spec.name, job.epoch->id}, out);
   job.epoch->highest_since = now_;
   for (const Member& member : job.epoch->members) {
@@ -207,9 +221,22 @@ void CoordinatorFsm::StartIfReady(JobState& job, Effects& out) {
     worker.sync = {};
     out.send.push_back({worker.stream, Start{job.epoch->id}});
   }
-  if (!asks_again) return;
+  if (asks_again) AskAgain(job, CheckpointOnce{}, out);
+  if (!to_drain) return;
+  if (const auto it = job.workers.find(to_drain->worker);
+      it != job.workers.end() && IsDrained(job, it->first, it->second.incarnation)) {
+    PutOutDrained(job, it->second, out);
+    return;
+  }
+  if (!job.to_drain) return;
+  const DrainWorker drain = {.job = job.spec.name, .worker = job.to_drain->worker};
+  // Where now too few would be left, it waits for an epoch of more.
+  if (CheckDrain(job, drain).ok()) AskAgain(job, Regroup{drain.worker}, out);
+}
+
+void CoordinatorFsm::AskAgain(const JobState& job, Decision decision, Effects& out) {
   Persist(EntryAppended{.job = job.spec.name,
-                        .entry = {job.last_number().next(), CheckpointOnce{}},
+                        .entry = {job.last_number().next(), std::move(decision)},
                         .reason = "asked for in an epoch that ended before"},
           out);
 }
@@ -229,12 +256,13 @@ void CoordinatorFsm::SendNewEntries(JobState& job, Effects& out) {
   }
 }
 
-void CoordinatorFsm::EndEpoch(JobState& job, const absl::Status& why, Effects& out) {
+void CoordinatorFsm::EndEpoch(JobState& job, const absl::Status& why, Effects& out,
+                              bool regrouped) {
   const EpochState epoch = *job.epoch;
   if (epoch.highest_step > job.last_step) job.fruitless = 0;
   job.last_step = job.step();
   Persist(EpochEnded{job.spec.name, epoch.id,
-                     why.ok() ? "all members finished" : std::string(why.message())},
+                     why.ok() ? "all members finished" : std::string(why.message()), regrouped},
           out);
   job.window_end.reset();
   job.regroup_at.reset();

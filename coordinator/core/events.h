@@ -120,6 +120,8 @@ struct EpochEnded {
   std::string job;
   Epoch epoch;
   std::string why;
+  // All members did as its Regroup asks: one that is drained has handed over what it had.
+  bool regrouped = false;
 
   bool operator==(const EpochEnded&) const = default;
 };

@@ -49,7 +49,8 @@ absl::Status On(const JobCreated& record, ClusterState& state) {
   job.create_time = record.create_time;
   job.policies.push_back({.revision = Revision(1),
                           .policy = record.spec.policy,
-                          .etag = PolicyEtag(name, record.create_time, Revision(1), record.spec.policy),
+                          .etag = PolicyEtag(name, record.create_time, Revision(1),
+                                             record.spec.policy),
                           .create_time = record.create_time});
   return absl::OkStatus();
 }
@@ -100,6 +101,13 @@ absl::Status On(const EpochStarted& record, ClusterState& state) {
   job->epoch->stage = EpochStage::kRunning;
   job->stage = JobStage::kRunning;
   job->in_force = job->epoch->log_number;
+  if (job->to_drain && !IsMember(*job->epoch, *job->to_drain)) {
+    // The job went on without it already, perhaps with another start of it.
+    if (job->RankOf(job->to_drain->worker) < 0) {
+      job->drained[job->to_drain->worker] = job->to_drain->incarnation;
+    }
+    job->to_drain.reset();
+  }
   return absl::OkStatus();
 }
 
@@ -119,17 +127,25 @@ absl::Status On(const MemberLeft& record, ClusterState& state) {
 absl::Status On(const EpochEnded& record, ClusterState& state) {
   LOCKSTEP_ASSIGN_OR_RETURN(JobState* const job, FindEpoch(state, record.job, record.epoch));
   while (IsEffective(*job, job->in_force.next())) job->in_force = job->in_force.next();
+  if (record.regrouped && !job->epoch->regroup.valid()) {
+    return Contradiction("epoch ", record.epoch.value(), " regrouped, which nobody asked for");
+  }
   if (job->epoch->regroup.valid()) {
-    // Also if the epoch ended otherwise before it took effect: what was asked for is
-    // that the next one does without that member.
     const auto index = static_cast<std::size_t>(job->epoch->regroup.value() - 1);
     const std::string& drain = std::get<Regroup>(job->log[index].entry.decision).drain;
     const int rank = job->RankOf(drain);
     if (rank >= 0) {
-      job->drained[drain] = job->epoch->members[static_cast<std::size_t>(rank)].incarnation;
+      const Member& member = job->epoch->members[static_cast<std::size_t>(rank)];
+      // Else others may not have what it has.
+      if (record.regrouped) {
+        job->drained[drain] = member.incarnation;
+      } else {
+        job->to_drain = member;
+      }
     }
   }
   if (job->epoch->stage == EpochStage::kRunning) {
+    job->last_run = record.epoch;
     job->holders.clear();
     for (const Member& member : job->epoch->members) {
       const bool has_left = job->epoch->left.contains(member.worker);
@@ -162,12 +178,13 @@ absl::Status On(const EntryAppended& record, ClusterState& state) {
                              .author = record.author,
                              .reason = record.reason});
   }
-  if (std::holds_alternative<Regroup>(record.entry.decision)) {
+  if (const auto* regroup = std::get_if<Regroup>(&record.entry.decision)) {
     if (job->stage != JobStage::kRunning || job->epoch->regroup.valid()) {
       return Contradiction("entry ", record.entry.number.value(), " of job '", record.job,
                            "' regroups an epoch that does not run, or ends already");
     }
     job->epoch->regroup = record.entry.number;
+    if (job->to_drain && job->to_drain->worker == regroup->drain) job->to_drain.reset();
   }
   job->log.push_back({.entry = record.entry});
   return absl::OkStatus();

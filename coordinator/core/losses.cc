@@ -43,7 +43,8 @@ bool CoordinatorFsm::ExpireLeases(MonoTime now, JobState& job, Effects& out) {
   if (!lost_members.empty()) {
     const std::string& first = lost_members.front();
     std::string why = absl::StrCat(
-        Titled(job, first), " was silent for ", absl::FormatDuration(Rounded(now - job.workers.at(first).last_heard)),
+        Titled(job, first), " was silent for ",
+        absl::FormatDuration(Rounded(now - job.workers.at(first).last_heard)),
         ", longer than its lease");
     if (lost_members.size() > 1) {
       absl::StrAppend(&why, "; so were ",

@@ -54,7 +54,7 @@ void CoordinatorFsm::EndIfAllStopped(JobState& job, Effects& out) {
   EndEpoch(job,
            absl::AbortedError(absl::StrCat("regrouped behind step ", job.step(), ", as entry ",
                                            epoch.regroup.value(), " asks")),
-           out);
+           out, /*regrouped=*/true);
 }
 
 void CoordinatorFsm::RegroupIfWorkersWait(MonoTime now, JobState& job, Effects& out) {

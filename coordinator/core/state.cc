@@ -102,6 +102,10 @@ const WorkerState* JobState::FindMember(const std::string& worker) const {
   return it == workers.end() ? nullptr : &it->second;
 }
 
+bool IsMember(const EpochState& epoch, const Member& member) {
+  return std::find(epoch.members.begin(), epoch.members.end(), member) != epoch.members.end();
+}
+
 absl::Duration HeartbeatInterval(const JobSpec& spec) {
   return std::min(spec.lease / 5, absl::Seconds(1));
 }

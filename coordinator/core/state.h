@@ -116,6 +116,9 @@ struct EpochState {
   MonoTime highest_since;         // when it did
 };
 
+// Also if it has left.
+bool IsMember(const EpochState& epoch, const Member& member);
+
 struct PolicyHistoryEntry {
   Revision revision;
   SyncPolicy policy;
@@ -154,8 +157,12 @@ struct JobState {
   // Of all epochs, but for buffers that are not synchronised: the first member's
   // of the first epoch.
   std::optional<Manifest> manifest;
-  // The members of the last epoch that ran: together they have the job's state. Not valid: it
-  // left, and what it had is gone.
+  // Was to be drained, but its epoch ended before it had handed over what it has: to be
+  // asked for again.
+  std::optional<Member> to_drain;
+  // The last epoch that ran and is over, and its members: together they have the job's state.
+  // Not valid: it left, and what it had is gone.
+  Epoch last_run;
   std::map<std::string, Incarnation> holders;
   // Of those whom the next epoch waits for, as they may come back.
   std::vector<std::string> awaited;

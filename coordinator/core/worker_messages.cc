@@ -59,14 +59,6 @@ void CoordinatorFsm::Greet(MonoTime now, StreamId stream, const Hello& hello, Ef
                       "worker '", hello.worker, "' (rank ", job.RankOf(hello.worker),
                       ") no longer takes part in epoch ", job.epoch->id.value())),
              out);
-    if (IsDrained(job, hello.worker, hello.incarnation)) {
-      // It was to be, and the epoch that it gave up has ended for that too.
-      const absl::Status why = Drained(hello.worker);
-      out.send.push_back({stream, AbortEpoch{job.last_epoch, why}});
-      out.end.push_back({stream, why});
-      Settle(now, job, out);
-      return;
-    }
   }
 
   WorkerState& worker = job.workers[hello.worker];

@@ -59,12 +59,21 @@ TEST_F(MembershipServiceRpc, AWorkerIsWelcomedJoinsAnEpochAndTrains) {
   v1::GetShardPlanResponse plan;
   ASSERT_THAT(Call(jobs_, &v1::JobService::Stub::GetShardPlan, plan_request, &plan), IsOk());
   EXPECT_EQ(plan.shards_size(), 1);
+  ASSERT_EQ(plan.replica_costs_size(), 2);
+  EXPECT_FALSE(plan.replica_costs(0).has_optimizer_bytes()) << "no member has told";
   v1::AttendRequest ready;
   ready.mutable_ready()->set_epoch(proposal.epoch());
+  const std::int64_t state_bytes = 8 * plan.flat_elements();
+  ready.mutable_ready()->set_optimizer_bytes(state_bytes);
   ready.mutable_ready()->set_plan_digest(std::stoull(plan.digest(), nullptr, 16));
   ASSERT_TRUE(worker.Write(ready));
   ASSERT_TRUE(worker.Read(&heard));
   ASSERT_TRUE(heard.has_start());
+  ASSERT_THAT(Call(jobs_, &v1::JobService::Stub::GetShardPlan, plan_request, &plan), IsOk());
+  for (const v1::ReplicaCost& cost : plan.replica_costs()) {
+    EXPECT_EQ(cost.optimizer_bytes(), state_bytes) << "alone there is no buddy";
+    EXPECT_EQ(cost.step_bytes(), 0);
+  }
 
   // A decision reaches the worker, and its effect becomes part of the history.
   v1::UpdateSyncPolicyRequest update;

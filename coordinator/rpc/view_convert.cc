@@ -1,12 +1,16 @@
 #include "coordinator/rpc/view_convert.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/protocol/messages.h"
+#include "common/sharding/replicas.h"
 #include "coordinator/convert/job_spec.h"
 #include "proto/convert/convert.h"
 
@@ -82,6 +86,28 @@ LogNumber AppliedByAll(const JobState& job) {
 bool IsMade(const JobState& job, const PolicyHistoryEntry& revision) {
   const auto index = static_cast<std::size_t>(revision.revision.value() - 1);
   return index < job.policies.size() && job.policies[index].etag == revision.etag;
+}
+
+// What the optimizer keeps for an element; nothing before members told.
+std::optional<std::int64_t> ElementBytesIn(const JobState& job) {
+  const WorkerState* const first = job.FindMember(job.epoch->members.front().worker);
+  const bool has_told = first != nullptr && (first->stage == WorkerStage::kReady ||
+                                             first->stage == WorkerStage::kTraining);
+  if (!has_told || job.epoch->plan.shards.front().elements() == 0) return std::nullopt;
+  return ElementBytesOf(job.epoch->plan, 0, job.spec.optimizer_replicas, first->optimizer_bytes);
+}
+
+v1::ReplicaCost CostOf(const ShardPlan& plan, int replicas,
+                       std::optional<std::int64_t> element_bytes) {
+  v1::ReplicaCost cost;
+  cost.set_optimizer_replicas(replicas);
+  for (int rank = 0; rank < static_cast<int>(plan.shards.size()); ++rank) {
+    cost.set_step_bytes(std::max(cost.step_bytes(), BytesSentInStep(plan, rank, replicas)));
+    if (!element_bytes) continue;
+    cost.set_optimizer_bytes(std::max(cost.optimizer_bytes(),
+                                      StateBytes(plan, rank, replicas, *element_bytes)));
+  }
+  return cost;
 }
 
 }  // namespace
@@ -169,6 +195,14 @@ absl::StatusOr<v1::GetShardPlanResponse> ViewOfShardPlan(const JobState& job) {
     if (rank < epoch.members.size()) shard->set_worker(epoch.members[rank].worker);
     shard->set_begin(epoch.plan.shards[rank].begin);
     shard->set_end(epoch.plan.shards[rank].end);
+    const int buddy = BuddyOf(static_cast<int>(rank), static_cast<int>(epoch.members.size()),
+                              job.spec.optimizer_replicas);
+    if (buddy >= 0) shard->set_buddy(epoch.members[static_cast<std::size_t>(buddy)].worker);
+  }
+  view.set_optimizer_replicas(job.spec.optimizer_replicas);
+  const std::optional<std::int64_t> element_bytes = ElementBytesIn(job);
+  for (int replicas = 1; replicas <= kMaxOptimizerReplicas; ++replicas) {
+    *view.add_replica_costs() = CostOf(epoch.plan, replicas, element_bytes);
   }
   return view;
 }

@@ -54,6 +54,7 @@ void Write(const EpochEnded& r, Proto& proto) {
   out.set_job(r.job);
   out.set_epoch(r.epoch.value());
   out.set_why(r.why);
+  out.set_regrouped(r.regrouped);
 }
 void Write(const EntryAppended& r, Proto& proto) {
   auto& out = *proto.mutable_entry_appended();
@@ -114,7 +115,7 @@ absl::StatusOr<Record> Read(const Proto& proto) {
                         proto.member_left().worker()};
     case Proto::kEpochEnded:
       return EpochEnded{proto.epoch_ended().job(), Epoch(proto.epoch_ended().epoch()),
-                        proto.epoch_ended().why()};
+                        proto.epoch_ended().why(), proto.epoch_ended().regrouped()};
     case Proto::kEntryAppended:
       return Read(proto.entry_appended());
     case Proto::kEntryApplied: {

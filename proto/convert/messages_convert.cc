@@ -96,6 +96,7 @@ void Put(const Proposal& proposal, v1::AttendResponse& to) {
   *proto.mutable_policy() = ToProto(proposal.policy);
   *proto.mutable_ready_timeout() = ToProto(proposal.ready_timeout);
   proto.set_optimizer_replicas(proposal.optimizer_replicas);
+  proto.set_missed(proposal.missed.value());
 }
 
 void Put(const Start& start, v1::AttendResponse& to) {
@@ -281,6 +282,8 @@ absl::StatusOr<Proposal> Get(const v1::Proposal& proto) {
                                                        kMaxOptimizerReplicas));
   }
   if (proto.optimizer_replicas() > 0) proposal.optimizer_replicas = proto.optimizer_replicas();
+  LOCKSTEP_RETURN_IF_ERROR(AtLeast("missed", proto.missed(), 0));
+  proposal.missed = Epoch(proto.missed());
   return proposal;
 }
 

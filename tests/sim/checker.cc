@@ -42,7 +42,10 @@ void Checker::OnState(const ClusterState& state) {
                                        " was answered to a client and is forgotten"));
       }
     }
-    drained_ = job.drained;
+    // Who is drained as an epoch starts is one that the job went on without before.
+    for (const auto& [worker, incarnation] : job.drained) {
+      if (job.stage != JobStage::kRunning) drained_[worker] = incarnation;
+    }
     if (job.last_number() < entries_) {
       Break("the word", absl::StrCat("entry ", entries_.value(),
                                      " was answered to a client and is forgotten"));
@@ -91,16 +94,18 @@ bool Checker::MayBeLost(Epoch epoch, const std::string& whose) {
   const EpochSeen& before = whole->second;
   if (replicas_ < 2 || before.members.size() < 2) return true;
   const EpochSeen& now = epochs_.at(epoch);
-  int missing = 0, out = 0;
+  int missing = 0, out = 0, keepers = 0;
   for (const auto& [worker, incarnation] : before.joined) {
+    // Who is drained hands over what it has.
+    const auto drained = drained_.find(worker);
+    if (drained != drained_.end() && incarnation <= drained->second) continue;
+    ++keepers;
     const auto heard = now.heard.find(worker);
     if (heard != now.heard.end() && heard->second == incarnation) continue;
     ++missing;
-    const auto drained = drained_.find(worker);
-    const bool is_drained = drained != drained_.end() && incarnation <= drained->second;
-    if (is_drained || is_out_({worker, incarnation})) ++out;
+    if (is_out_({worker, incarnation})) ++out;
   }
-  if (out > 1) return true;
+  if (out >= std::min(keepers, 2)) return true;
   Break(missing > 1 ? "needless loss" : "one history",
         absl::StrCat(whose, " loses the state in epoch ", epoch.value(), ", where ", missing,
                      " members of epoch ", whole_.value(), " are missing, of which ", out,
@@ -146,15 +151,14 @@ void Checker::OnJoined(const Life& life, const Place& place) {
     }
     if (place.step < last) {
       if (!MayBeLost(place.epoch, life.worker)) return;
-      trace_.Say("steps ", place.step + 1, " to ", last, " were lost; the job begins ",
-                 place.step == 0 ? "anew" : "from an older state", " in epoch ",
+      trace_.Say("steps 1 to ", last, " were lost; the job begins anew in epoch ",
                  place.epoch.value());
-      if (place.step > 0) ++rollbacks_;
-      const auto kept = static_cast<std::size_t>(place.step) + 1;
-      Line next = {place.epoch,
-                   {line->steps.begin(), line->steps.begin() + kept},
-                   {line->taken_in.begin(), line->taken_in.begin() + kept}};
-      lines_.push_back(std::move(next));
+      if (place.step > 0) {
+        return Break("one history", absl::StrCat(life.worker, " goes on behind step ", place.step,
+                                                 " in epoch ", place.epoch.value(),
+                                                 ", though the job came to step ", last));
+      }
+      lines_.push_back({place.epoch, {line->steps.front()}, {line->taken_in.front()}});
     }
   }
   Compare(life, place, /*exact=*/false);

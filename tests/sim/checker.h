@@ -80,7 +80,6 @@ class Checker final {
 
   std::int64_t last_step() const;
   std::int64_t epochs_begun() const;
-  std::int64_t rollbacks() const { return rollbacks_; }
   int histories() const { return static_cast<int>(lines_.size()); }
   // The members of the newest epoch that all its members have begun.
   std::vector<Life> Holders() const;
@@ -122,7 +121,6 @@ class Checker final {
   LogNumber entries_;
   std::map<std::string, Incarnation> drained_;  // workers, up to these
   std::string last_epoch_text_;
-  std::int64_t rollbacks_ = 0;  // histories that began from an older state
 };
 
 }  // namespace lockstep::sim

@@ -80,7 +80,7 @@ std::optional<Arguments> Parse(int argc, char** argv) {
 }
 
 struct Totals {
-  std::int64_t steps = 0, epochs = 0, faults = 0, restores = 0, rollbacks = 0;
+  std::int64_t steps = 0, epochs = 0, faults = 0, restores = 0;
   double virtual_seconds = 0;
   std::vector<std::uint64_t> failed;
   std::vector<std::string> violations;
@@ -121,7 +121,6 @@ Totals RunAll(const Arguments& arguments) {
       totals.epochs += result.epochs;
       totals.faults += result.faults;
       totals.restores += result.restores;
-      totals.rollbacks += result.rollbacks;
       totals.virtual_seconds += result.virtual_seconds;
       totals.digest += result.digest;  // in whatever order
       if (result.violation.empty()) continue;
@@ -147,19 +146,15 @@ int Run(const Arguments& arguments) {
     absl::PrintF(
         "{\"first_seed\": %d, \"seeds\": %d, \"without\": \"%s\", \"failed\": [%s], "
         "\"steps\": %d, \"epochs\": %d, \"faults\": %d, \"restores\": %d, "
-        "\"rollbacks\": %d, "
         "\"virtual_seconds\": %.1f, \"digest\": \"%016x\"}\n",
         arguments.seed, arguments.seeds, arguments.rule, failed, totals.steps, totals.epochs,
-        totals.faults, totals.restores, totals.rollbacks,
-        totals.virtual_seconds, totals.digest);
+        totals.faults, totals.restores, totals.virtual_seconds, totals.digest);
   } else {
     absl::PrintF(
-        "%d seeds, %d failed: %d steps, %d epochs, %d faults, %d times begun anew, %d times from an "
-        "older state, %.0f virtual "
+        "%d seeds, %d failed: %d steps, %d epochs, %d faults, %d times begun anew, %.0f virtual "
         "seconds; digest %016x\n",
         arguments.seeds, totals.failed.size(), totals.steps, totals.epochs, totals.faults,
-        totals.restores, totals.rollbacks,
-        totals.virtual_seconds, totals.digest);
+        totals.restores, totals.virtual_seconds, totals.digest);
   }
   return totals.failed.empty() ? 0 : 1;
 }

@@ -105,9 +105,7 @@ RunResult RunSimulation(const RunOptions& options) {
   if (!result.violation.empty()) trace.Say("the run ends: ", result.violation);
   result.steps = cluster.checker().last_step();
   result.epochs = cluster.checker().epochs_begun();
-  result.restores = std::max<std::int64_t>(
-      0, cluster.checker().histories() - 1 - cluster.checker().rollbacks());
-  result.rollbacks = cluster.checker().rollbacks();
+  result.restores = std::max<std::int64_t>(0, cluster.checker().histories() - 1);
   result.faults = faults.done();
   result.virtual_seconds = absl::ToDoubleSeconds(scheduler.now() - MonoTime());
   result.digest = trace.digest();

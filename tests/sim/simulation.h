@@ -42,7 +42,6 @@ struct RunResult {
   std::int64_t epochs = 0;     // of which training began
   std::int64_t faults = 0;
   std::int64_t restores = 0;   // began from nothing, after a loss that is allowed
-  std::int64_t rollbacks = 0;  // or from an older state that somebody had kept
   double virtual_seconds = 0;
 };
 

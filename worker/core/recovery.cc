@@ -76,30 +76,20 @@ std::vector<std::int64_t> Cuts(std::span<const Holding> holdings, const std::vec
 
 }  // namespace
 
-int BuddyOf(int owner, int world_size, int optimizer_replicas) {
-  if (optimizer_replicas < 2 || world_size < 2) return -1;
-  return (owner + 1) % world_size;
-}
-
-std::vector<std::vector<Shard>> CopiesOf(const ShardPlan& plan, int optimizer_replicas) {
-  const int world_size = static_cast<int>(plan.shards.size());
-  std::vector<std::vector<Shard>> copies(world_size);
-  for (int owner = 0; owner < world_size; ++owner) copies[owner].push_back(plan.shards[owner]);
-  for (int owner = 0; owner < world_size; ++owner) {
-    const int buddy = BuddyOf(owner, world_size, optimizer_replicas);
-    if (buddy >= 0) copies[buddy].push_back(plan.shards[owner]);
-  }
-  return copies;
-}
-
 int Recovery::FirstSurvivor() const {
   return static_cast<int>(std::ranges::find(survives, true) - survives.begin());
 }
 
 Recovery DecideRecovery(std::span<const Holding> holdings,
-                        std::span<const std::vector<Shard>> copies) {
+                        std::span<const std::vector<Shard>> copies, Epoch missed) {
   const State state = StateToContinue(holdings);
-  if (state.step == 0) return {.way = Recovery::Way::kStartAnew};
+  if (state.step == 0) return {.way = Recovery::Way::kStartAnew, .missed = missed};
+  if (missed.valid()) {
+    return {.way = Recovery::Way::kRestore,
+            .lineage = state.lineage,
+            .step = state.step,
+            .missed = missed};
+  }
 
   Recovery recovery = {.way = Recovery::Way::kContinue,
                        .lineage = state.lineage,
@@ -154,6 +144,10 @@ std::string Describe(const Recovery& recovery, const std::vector<std::string>& m
     case Recovery::Way::kStartAnew:
       return "starts anew";
     case Recovery::Way::kRestore:
+      if (recovery.missed.valid()) {
+        return absl::StrCat("cannot continue behind step ", recovery.step, ": the job went on in ",
+                            "epoch ", recovery.missed.value(), ", of which no member is here");
+      }
       return absl::StrCat("cannot continue behind step ", recovery.step,
                           ": nobody holds the optimizer state of elements ", recovery.lost.begin,
                           " to ", recovery.lost.end);

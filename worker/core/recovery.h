@@ -5,9 +5,10 @@
 // lineage and step are equal, whichever rank and epoch they come from. A step that is taken
 // back and tried again has other values; it is of another epoch, and so of another lineage.
 //
-//   nobody has taken a step           -> start anew, from the model's own values
-//   every element has a copy          -> continue from there; copies move as is decided here
+//   nobody has taken a step            -> start anew, from the model's own values
+//   every element has a copy           -> continue from there; copies move as is decided here
 //   the state of some elements is gone -> restore: from a checkpoint, or not at all
+//   all missed the job's last epoch    -> restore: how far it came, nobody here knows
 //
 // The members of the latest epoch say behind which step: others fell behind, and what they
 // hold counts only where it is that state, or becomes it. Whether a step that was under way
@@ -29,16 +30,10 @@
 
 namespace lockstep {
 
-// A rank holds at most two copies in an epoch, of its own shard and, as a buddy, of another's; and
-// two more while it cannot know whether all others have taken over those of a new epoch.
-inline constexpr int kMaxCopies = 4;
-
-// The ranges of the flat space of which each rank of an epoch holds copies, by rank: its
-// own shard first, then, with two replicas and more than one rank, that of the rank before.
-std::vector<std::vector<Shard>> CopiesOf(const ShardPlan& plan, int optimizer_replicas);
-
-// The rank that keeps another copy of the shard of `owner`; -1: nobody does.
-int BuddyOf(int owner, int world_size, int optimizer_replicas);
+// A rank holds at most three copies in an epoch: of its own shard; as a buddy, of another's; and
+// one that a drained rank left. And two more while it cannot know whether all others have taken
+// over those of a new epoch.
+inline constexpr int kMaxCopies = 5;
 
 // What a rank brings into an epoch. Trivially copyable: it is moved as bytes.
 struct Holding {
@@ -81,15 +76,18 @@ struct Recovery {
   // elements, without gap or overlap. From the rank itself where it can be, and else from the
   // lowest that has it.
   std::vector<Move> moves;
-  // Of kRestore: elements that nobody holds, the first in the order of `copies`.
+  // Of kRestore: elements that nobody holds, the first in the order of `copies`; none if
+  // instead all missed an epoch.
   Shard lost;
+  Epoch missed;
 
   int FirstSurvivor() const;  // of kContinue
 };
 
-// `holdings`, `copies`: by rank of the new epoch; `copies` as of CopiesOf().
+// `holdings`, `copies`: by rank of the new epoch; `copies` as of CopiesOf(). `missed`: as of
+// Proposal.
 Recovery DecideRecovery(std::span<const Holding> holdings,
-                        std::span<const std::vector<Shard>> copies);
+                        std::span<const std::vector<Shard>> copies, Epoch missed = Epoch());
 
 // "continues behind step 41 with the state of w0, w2; completed first by w2; new: w3".
 std::string Describe(const Recovery& recovery, const std::vector<std::string>& members);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/base/prng.h"
+#include "common/sharding/replicas.h"
 #include "gtest/gtest.h"
 #include "worker/core/recovery.h"
 #include "worker/core/step_commit.h"

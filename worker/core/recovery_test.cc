@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/sharding/replicas.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/core/step_commit.h"
@@ -99,22 +100,6 @@ void ExpectFills(const Recovery& recovery, const std::vector<Holding>& holdings,
     }
   }
   EXPECT_EQ(found, expected);
-}
-
-TEST(CopiesOf, GivesEachRankItsShardAndWithTwoReplicasThatOfTheRankBefore) {
-  EXPECT_THAT(Of(3, 1), ElementsAre(ElementsAre(Shard{0, 8}), ElementsAre(Shard{8, 16}),
-                                    ElementsAre(Shard{16, 24})));
-  EXPECT_THAT(Of(3), ElementsAre(ElementsAre(Shard{0, 8}, Shard{16, 24}),
-                                 ElementsAre(Shard{8, 16}, Shard{0, 8}),
-                                 ElementsAre(Shard{16, 24}, Shard{8, 16})));
-  EXPECT_THAT(Of(1), ElementsAre(ElementsAre(Shard{0, 24})));
-}
-
-TEST(BuddyOf, IsTheNextRankIfThereAreReplicasAndAnotherRank) {
-  EXPECT_EQ(BuddyOf(0, 3, 2), 1);
-  EXPECT_EQ(BuddyOf(2, 3, 2), 0);
-  EXPECT_EQ(BuddyOf(2, 3, 1), -1);
-  EXPECT_EQ(BuddyOf(0, 1, 2), -1);
 }
 
 TEST(Recovery, StartsAnewIfNobodyBringsAnything) {
@@ -370,6 +355,19 @@ TEST(Recovery, MovesFromOneCopyToOne) {
   const std::vector holdings = {Idle(7, {{12, 24}, {0, 12}}), kNew};
   EXPECT_THAT(DecideRecovery(holdings, Copies{{}, {{0, 24}}}).moves,
               ElementsAre(Move{0, 1, {0, 12}}, Move{0, 1, {12, 24}}));
+}
+
+// They may hold all of an older state.
+TEST(Recovery, RestoresIfAllMissedAnEpochThatRan) {
+  const Copies old = Of(2);
+  const std::vector<Holding> holdings = {Idle(7, old[0]), kNew, Updated(6, old[1])};
+  EXPECT_EQ(DecideRecovery(holdings, Of(3)).way, Way::kContinue);
+  const Recovery recovery = DecideRecovery(holdings, Of(3), Epoch(6));
+  ExpectLost(recovery, 7, {});
+  EXPECT_EQ(Describe(recovery, {"w0", "w1", "w2"}),
+            "cannot continue behind step 7: the job went on in epoch 6, of which no member is "
+            "here");
+  EXPECT_EQ(DecideRecovery(std::vector{kNew, kNew}, Of(2), Epoch(6)).way, Way::kStartAnew);
 }
 
 TEST(Describe, SaysFromWhomAndWhoIsNew) {

@@ -1,6 +1,9 @@
 // Engine: when checkpoints are written, and when an epoch begins from one.
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
@@ -8,6 +11,7 @@
 #include "worker/engine/checkpoint_loader.h"
 #include "worker/engine/checkpoint_saver.h"
 #include "worker/engine/engine.h"
+#include "worker/engine/gather.h"
 
 namespace lockstep {
 
@@ -34,7 +38,13 @@ absl::StatusOr<std::unique_ptr<CheckpointReader>> Engine::CheckpointToBeginWith(
     }
     return checkpoint;
   }
-  if (!is_lost) return nullptr;
+  if (!is_lost) {
+    if (recovery.missed.valid() && rank() == 0) {
+      LogWarning(what, ": the job ran up to epoch ", recovery.missed.value(),
+                 ", of which no member is here, and there is no checkpoint");
+    }
+    return nullptr;
+  }
   return absl::DataLossError(absl::StrCat(
       what, saver_ == nullptr ? ", and there are no checkpoints"
                               : ", and there is no checkpoint yet",
@@ -79,7 +89,11 @@ absl::Status Engine::SaveCheckpoint() {
     return Latch(saver_->Finish(membership_->transport.get()));
   };
   if (saver_->is_under_way()) LOCKSTEP_RETURN_IF_ERROR(finish());
-  if (saver_->saved() != step()) {
+  // Those who were in the epoch before may know of one that others do not.
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<std::int64_t> saved,
+                            Gather(membership_->transport.get(), "the step that has a checkpoint",
+                                   saver_->saved()));
+  if (std::ranges::count(saved, step()) < world_size()) {
     LOCKSTEP_RETURN_IF_ERROR(Latch(BeginCheckpoint()));
     LOCKSTEP_RETURN_IF_ERROR(finish());
   }

@@ -16,6 +16,7 @@
 #include "worker/engine/checkpoint_saver.h"
 #include "worker/engine/joining.h"
 #include "worker/engine/parameter_sync.h"
+#include "worker/engine/recovering.h"
 #include "worker/optim/parameter_groups.h"
 
 namespace lockstep {
@@ -236,7 +237,7 @@ absl::Status Engine::Complete(const Agreement& agreement) {
   Report(Phase::kTraining, {});
   LOCKSTEP_RETURN_IF_ERROR(SaveWhatIsDue(agreement, outcome.checkpoint));
   if (!outcome.regroup.has_value()) return absl::OkStatus();
-  LOCKSTEP_RETURN_IF_ERROR(HandOver(outcome.regroup->drain));
+  LOCKSTEP_RETURN_IF_ERROR(HandOverCopiesOf(outcome.regroup->drain, *membership_));
   error_ = absl::FailedPreconditionError(
       absl::StrCat("the members ended epoch ", epoch().value(), " behind step ", step(),
                    " to form another"));

@@ -178,7 +178,6 @@ class Engine final {
   absl::Status SyncAtStart(const Recovery& recovery);
   // The epoch is over for this rank, which stays in the job. OK: agreed by all. What it holds.
   std::shared_ptr<Membership> Stop(const absl::Status& why);
-  absl::Status HandOver(const std::string& drained);
   // Null: the epoch does not begin from a checkpoint.
   absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointToBeginWith(
       const Recovery& recovery);

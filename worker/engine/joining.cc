@@ -14,6 +14,7 @@
 #include "common/base/mono_time.h"
 #include "common/base/status_macros.h"
 #include "common/base/text.h"
+#include "common/sharding/replicas.h"
 #include "worker/device/host_math.h"
 #include "worker/engine/solo_transport.h"
 #include "worker/optim/parameter_groups.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/sharding/replicas.h"
 #include "worker/engine/gather.h"
 #include "worker/engine/joining.h"
 
@@ -79,7 +81,8 @@ absl::Status CopyWithin(std::span<const TensorView> from, std::span<const Tensor
 absl::StatusOr<Recovery> AgreeOnRecovery(const HeldMemberships& held, Membership& now) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<Holding> holdings,
                             Gather(now.transport.get(), "the holding", HoldingOf(held)));
-  return DecideRecovery(holdings, CopiesOf(now.proposal.plan, now.proposal.optimizer_replicas));
+  return DecideRecovery(holdings, CopiesOf(now.proposal.plan, now.proposal.optimizer_replicas),
+                        now.proposal.missed);
 }
 
 absl::Status CarryOver(const Recovery& recovery, const HeldMemberships& held, Membership& now) {
@@ -116,25 +119,29 @@ absl::Status CarryOver(const Recovery& recovery, const HeldMemberships& held, Me
   return absl::OkStatus();
 }
 
-absl::Status HandOverShardOf(const std::string& drained, Membership& now) {
+absl::Status HandOverCopiesOf(const std::string& drained, Membership& now) {
   const std::vector<std::string>& members = now.proposal.members;
   const auto found = std::ranges::find(members, drained);
-  if (found == members.end() || now.world_size() < 2) return absl::OkStatus();
+  if (found == members.end()) return absl::OkStatus();
   const int from = static_cast<int>(found - members.begin());
-  const int to = (from + 1) % now.world_size();
-  if (now.rank == to) {
-    LOCKSTEP_ASSIGN_OR_RETURN(ShardCopy copy, MakeCopy(from, now));
-    copy.optimizer->set_step(now.commit.step());
-    now.copies.push_back(std::move(copy));
-  }
-  ShardCopy* const mine =
-      now.rank == from ? &now.own() : now.rank == to ? &now.copies.back() : nullptr;
+  const ShardPlan& plan = now.proposal.plan;
   std::vector<Passage> passages;
-  for (TensorView& view :
-       ViewsOf(now.proposal.plan, now.optimizer, now.proposal.plan.shards[from], mine)) {
-    passages.push_back({.from = from, .to = to, .view = std::move(view)});
+  std::optional<ShardCopy> received;
+  for (const HandOver& each : HandOversOf(from, plan, now.proposal.optimizer_replicas)) {
+    const Shard& elements = plan.shards[each.owner];
+    ShardCopy* mine = from == now.rank ? CopyWith(now, elements) : nullptr;
+    if (each.to == now.rank) {
+      LOCKSTEP_ASSIGN_OR_RETURN(received, MakeCopy(each.owner, now));
+      received->optimizer->set_step(now.commit.step());
+      mine = &*received;
+    }
+    for (TensorView& view : ViewsOf(plan, now.optimizer, elements, mine)) {
+      passages.push_back({.from = from, .to = each.to, .view = std::move(view)});
+    }
   }
   LOCKSTEP_RETURN_IF_ERROR(now.transport->Pass(passages));
+  if (!received.has_value()) return absl::OkStatus();
+  now.copies.push_back(*std::move(received));
   const Holding held = now.commit.holding();
   now.commit = StepCommit(held.lineage, held.epoch, held.step, held.samples, RangesOf(now));
   return absl::OkStatus();

@@ -33,10 +33,10 @@ absl::Status CarryOver(const Recovery& recovery, const HeldMemberships& held, Me
 // `now` is what this rank can bring into another epoch, too.
 void TakeOver(const Recovery& recovery, Membership& now);
 
-// Collective, behind the last step of an epoch that ends without replicas: the state of the member
-// `drained`, who will not be in the next one, is copied to the rank behind it. Nothing happens if
-// there is no such member, or no other. Errors: as Transport's and DeviceMath's.
-absl::Status HandOverShardOf(const std::string& drained, Membership& now);
+// Collective, behind the last step of an epoch: the copies of the member `drained`, who will not
+// be in the next one, go to others (HandOversOf()). Nothing happens if there is no such member.
+// Errors: as Transport's and DeviceMath's; nothing is lost.
+absl::Status HandOverCopiesOf(const std::string& drained, Membership& now);
 
 }  // namespace lockstep
 

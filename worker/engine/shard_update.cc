@@ -9,14 +9,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "worker/core/recovery.h"
+#include "common/sharding/replicas.h"
 #include "worker/optim/gradient_scale.h"
 
 namespace lockstep {
 
 absl::StatusOr<std::optional<double>> ShardUpdate::Apply(const Agreement& agreement) {
   const bool clips = agreement.settings.max_grad_norm != 0;
-  if (!clips && !has_buddies()) {
+  if (!clips && membership_.proposal.optimizer_replicas < 2) {
     LOCKSTEP_RETURN_IF_ERROR(InOnePass(agreement));
     return std::nullopt;
   }

@@ -7,8 +7,9 @@
 //                  step is committed; copies are updated, which takes nobody else; parameters
 //                  spread
 //
-// A step is prepared if it is clipped, which takes all sums, or if there are replicas, so
-// that it can be completed without the ranks that are lost meanwhile.
+// A step is prepared if it is clipped, which takes all sums, or if the job has replicas, so
+// that it can be completed without the ranks that are lost meanwhile; also by a rank that is
+// alone, whose epoch may be aborted.
 //
 // Of one epoch. Used by one thread.
 #ifndef LOCKSTEP_WORKER_ENGINE_SHARD_UPDATE_H_

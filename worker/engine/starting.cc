@@ -112,11 +112,6 @@ std::shared_ptr<Membership> Engine::Stop(const absl::Status& why) {
   return membership_;
 }
 
-absl::Status Engine::HandOver(const std::string& drained) {
-  if (membership_->proposal.optimizer_replicas > 1) return absl::OkStatus();
-  return HandOverShardOf(drained, *membership_);
-}
-
 bool Engine::CanRejoin() const {
   return link_ != nullptr && !left_ && !over_ && NextProposalMayHelp(error_);
 }
@@ -146,6 +141,5 @@ void Engine::WarnAboutPolicy(bool at_start) const {
                     : manifest.status();
   if (!matched.ok()) LogWarning("policy revision ", revision().value(), ": ", matched.message());
 }
-
 
 }  // namespace lockstep

@@ -1,0 +1,91 @@
+#include "common/sharding/replicas.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "common/manifest/dtype.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kFloatBytes = 4;
+
+// What of it lies in the block.
+std::int64_t ElementsIn(const Shard& shard, const Block& block) {
+  return std::max<std::int64_t>(
+      0, std::min(shard.end, block.end) - std::max(shard.begin, block.begin));
+}
+
+}  // namespace
+
+int BuddyOf(int owner, int world_size, int optimizer_replicas) {
+  if (optimizer_replicas < 2 || world_size < 2) return -1;
+  return (owner + 1) % world_size;
+}
+
+std::vector<std::vector<Shard>> CopiesOf(const ShardPlan& plan, int optimizer_replicas) {
+  const int world_size = static_cast<int>(plan.shards.size());
+  std::vector<std::vector<Shard>> copies(world_size);
+  for (int owner = 0; owner < world_size; ++owner) copies[owner].push_back(plan.shards[owner]);
+  for (int owner = 0; owner < world_size; ++owner) {
+    const int buddy = BuddyOf(owner, world_size, optimizer_replicas);
+    if (buddy >= 0) copies[buddy].push_back(plan.shards[owner]);
+  }
+  return copies;
+}
+
+std::vector<HandOver> HandOversOf(int drained, const ShardPlan& plan, int optimizer_replicas) {
+  const int world_size = static_cast<int>(plan.shards.size());
+  const auto keeps = [&](int r, int owner) {
+    return r == owner || r == BuddyOf(owner, world_size, optimizer_replicas);
+  };
+  std::vector<HandOver> all;
+  for (int owner = 0; owner < world_size; ++owner) {
+    if (!keeps(drained, owner) || plan.shards[owner].elements() == 0) continue;
+    for (int next = 1; next < world_size; ++next) {
+      const int to = (drained + next) % world_size;
+      if (keeps(to, owner)) continue;
+      all.push_back({owner, to});
+      break;
+    }
+  }
+  return all;
+}
+
+std::int64_t StateBytes(const ShardPlan& plan, int rank, int optimizer_replicas,
+                        std::int64_t element_bytes) {
+  const std::vector<Shard> copies = CopiesOf(plan, optimizer_replicas)[rank];
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    bytes += copies[i].elements() * element_bytes;
+    for (const Block& block : plan.blocks) {
+      const std::int64_t elements = ElementsIn(copies[i], block);
+      if (block.dtype != DType::kFloat32) bytes += elements * kFloatBytes;
+      if (i > 0) bytes += elements * ElementBytes(block.dtype);
+    }
+  }
+  return bytes;
+}
+
+std::int64_t ElementBytesOf(const ShardPlan& plan, int rank, int optimizer_replicas,
+                            std::int64_t state_bytes) {
+  const std::vector<std::vector<Shard>> copies = CopiesOf(plan, optimizer_replicas);
+  std::int64_t elements = 0;
+  for (const Shard& copy : copies[rank]) elements += copy.elements();
+  return (state_bytes - StateBytes(plan, rank, optimizer_replicas, 0)) / elements;
+}
+
+std::int64_t BytesSentInStep(const ShardPlan& plan, int rank, int optimizer_replicas) {
+  const int world_size = static_cast<int>(plan.shards.size());
+  const bool has_buddy = BuddyOf(rank, world_size, optimizer_replicas) >= 0;
+  std::int64_t bytes = 0;
+  for (const Block& block : plan.blocks) {
+    const std::int64_t own = ElementsIn(plan.shards[rank], block);
+    const std::int64_t gradients = block.elements() - own;
+    bytes += (gradients + own * (world_size - 1)) * ElementBytes(block.dtype);
+    if (has_buddy) bytes += own * kFloatBytes;
+  }
+  return bytes;
+}
+
+}  // namespace lockstep
