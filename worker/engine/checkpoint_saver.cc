@@ -180,7 +180,6 @@ absl::Status CheckpointSaver::Finish(Transport* transport) {
                             Gather(transport, "the checkpoint's file", mine));
   const auto failed =
       std::ranges::find_if(shards, [](const WrittenFile& file) { return file.failed != 0; });
-  if (failed == shards.end()) saved_ = manifest.id.step;
   outcome_ = absl::OkStatus();
   if (transport->rank() != 0) return absl::OkStatus();
   if (failed != shards.end()) {
@@ -209,6 +208,11 @@ absl::Status CheckpointSaver::CommitAndTidy(const CheckpointManifest& manifest) 
 const absl::Status& CheckpointSaver::AwaitOutcome() {
   Join();
   return outcome_;
+}
+
+bool CheckpointSaver::HasCheckpoint(std::int64_t step) {
+  Join();
+  return ReadManifest(files_, options_.directory, step).ok();
 }
 
 void CheckpointSaver::Abandon() { begun_.reset(); }

@@ -67,9 +67,8 @@ class CheckpointSaver {
   // Waits until what was finished last is durable. On rank 0: why it is no checkpoint.
   const absl::Status& AwaitOutcome();
 
-  // The step of the last one that all have written their parts of, or that they began with.
-  std::int64_t saved() const { return saved_; }
-  void BeganWith(std::int64_t step) { saved_ = step; }
+  // Whether `step` has a checkpoint. Waits for what was finished last.
+  bool HasCheckpoint(std::int64_t step);
 
   // The epoch is over: what was begun in it is given up. Does not wait.
   void Abandon();
@@ -83,7 +82,6 @@ class CheckpointSaver {
   const CheckpointOptions options_;
   FileSystem& files_;
   std::optional<CheckpointManifest> begun_;  // without files, until it is finished
-  std::int64_t saved_ = 0;
   std::atomic<std::int64_t> through_with_ = 0;
   std::thread writer_;
   // What it wrote, in the manifest's order of files; once it has ended.

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -148,6 +149,25 @@ TEST_F(CheckpointSaverTest, AnotherModelOrOptimizerIsRefusedByName) {
   sgd.Propose({});
   EXPECT_THAT(sgd.Join(0, Sgd{.lr = 1}),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("AdamW")));
+}
+
+// As where a member of an epoch comes anew, behind a step that the others have saved.
+TEST_F(CheckpointSaverTest, WhatIsSavedAlreadyIsNotSavedAgain) {
+  LOCKSTEP_ASSERT_OK(Train(2, 4));
+  const auto saved_again = [&] {
+    std::vector<absl::Status> ends(2);
+    world_->Run([&](int rank) { ends[rank] = world_->engine(rank).SaveCheckpoint(); });
+    LOCKSTEP_EXPECT_OK(ends[1]);
+    return ends[0];
+  };
+  const std::string manifest = options_.directory + "/step-000000000004/manifest.json";
+  const auto written = std::filesystem::last_write_time(manifest);
+  LOCKSTEP_EXPECT_OK(saved_again());
+  EXPECT_EQ(std::filesystem::last_write_time(manifest), written);
+  // All ranks go by the same word: what is on disk.
+  std::filesystem::remove_all(options_.directory);
+  LOCKSTEP_EXPECT_OK(saved_again());
+  EXPECT_TRUE(std::filesystem::exists(manifest));
 }
 
 TEST_F(CheckpointSaverTest, WithoutADirectoryThereIsNone) {

@@ -1,5 +1,4 @@
 // Engine: when checkpoints are written, and when an epoch begins from one.
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -89,14 +88,14 @@ absl::Status Engine::SaveCheckpoint() {
     return Latch(saver_->Finish(membership_->transport.get()));
   };
   if (saver_->is_under_way()) LOCKSTEP_RETURN_IF_ERROR(finish());
-  // Those who were in the epoch before may know of one that others do not.
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<std::int64_t> saved,
-                            Gather(membership_->transport.get(), "the step that has a checkpoint",
-                                   saver_->saved()));
-  if (std::ranges::count(saved, step()) < world_size()) {
-    LOCKSTEP_RETURN_IF_ERROR(Latch(BeginCheckpoint()));
-    LOCKSTEP_RETURN_IF_ERROR(finish());
-  }
+  // Only rank 0 looks: members of this epoch alone might know of one from the epoch before.
+  const std::int32_t mine = rank() == 0 && saver_->HasCheckpoint(step()) ? 1 : 0;
+  const absl::StatusOr<std::vector<std::int32_t>> has =
+      Gather(membership_->transport.get(), "whether the step has a checkpoint", mine);
+  LOCKSTEP_RETURN_IF_ERROR(Latch(has.status()));
+  if (has->front() != 0) return absl::OkStatus();
+  LOCKSTEP_RETURN_IF_ERROR(Latch(BeginCheckpoint()));
+  LOCKSTEP_RETURN_IF_ERROR(finish());
   return saver_->AwaitOutcome();
 }
 

@@ -37,7 +37,6 @@ absl::Status Engine::Start(const HeldMemberships& held) {
   }
   if (checkpoint != nullptr) {
     LOCKSTEP_RETURN_IF_ERROR(LoadCheckpoint(*checkpoint, *membership_, model_));
-    saver_->BeganWith(checkpoint->manifest().id.step);
     // As if all had trained up to there.
     recovery = {.way = Recovery::Way::kContinue,
                 .lineage = epoch(),
