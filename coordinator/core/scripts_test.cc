@@ -2,74 +2,22 @@
 // testdata/README.md explains the language. To accept a changed behaviour:
 //   REWRITE=1 bazel run //coordinator/core:scripts_test
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
+#include <memory>
 #include <optional>
-#include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "common/base/status_matchers.h"
 #include "coordinator/core/coordinator_fsm.h"
 #include "coordinator/core/effects_text.h"
 #include "gtest/gtest.h"
+#include "tests/golden/command.h"
+#include "tests/golden/golden_scripts.h"
 
 namespace lockstep {
 namespace {
-
-// "update ignore=bn1.* dry" as verb, words and key=value options.
-struct Command {
-  std::string verb;
-  std::vector<std::string> words;
-  std::map<std::string, std::string> options;
-
-  explicit Command(const std::string& line) {
-    std::vector<std::string> parts = absl::StrSplit(line, ' ', absl::SkipEmpty());
-    verb = parts.front();
-    for (std::size_t i = 1; i < parts.size(); ++i) {
-      const std::size_t equals = parts[i].find('=');
-      if (equals == std::string::npos) {
-        words.push_back(parts[i]);
-      } else {
-        options[parts[i].substr(0, equals)] = parts[i].substr(equals + 1);
-      }
-    }
-  }
-
-  bool Has(const std::string& word) const {
-    return std::find(words.begin(), words.end(), word) != words.end();
-  }
-  std::string Text(const std::string& key, const std::string& otherwise) const {
-    const auto it = options.find(key);
-    return it == options.end() ? otherwise : it->second;
-  }
-  std::int64_t Number(const std::string& key, std::int64_t otherwise) const {
-    const auto it = options.find(key);
-    std::int64_t number = otherwise;
-    if (it != options.end()) {
-      EXPECT_TRUE(absl::SimpleAtoi(it->second, &number)) << it->second;
-    }
-    return number;
-  }
-  absl::Duration Duration(const std::string& key, absl::Duration otherwise) const {
-    const auto it = options.find(key);
-    absl::Duration duration = otherwise;
-    if (it != options.end()) {
-      EXPECT_TRUE(absl::ParseDuration(it->second, &duration)) << it->second;
-    }
-    return duration;
-  }
-  std::vector<std::string> List(const std::string& key) const {
-    return absl::StrSplit(Text(key, ""), ',', absl::SkipEmpty());
-  }
-};
 
 Manifest Model(const std::string& variant) {
   const auto parameter = [](std::string name, std::vector<std::int64_t> shape) {
@@ -307,57 +255,12 @@ class Script {
   } request_;
 };
 
-// The script as it would be if the coordinator were right.
-std::string Replay(const std::string& text) {
-  Script script;
-  std::string out;
-  std::vector<std::string> commands;
-  bool in_output = false;
-  for (const absl::string_view view : absl::StrSplit(text, '\n')) {
-    const std::string line(view);
-    if (in_output) {
-      in_output = !line.empty();
-      if (in_output) continue;
-    }
-    if (line == "----") {
-      absl::StrAppend(&out, "----\n");
-      for (const std::string& command : commands) absl::StrAppend(&out, script.Run(command));
-      commands.clear();
-      in_output = true;
-      continue;
-    }
-    absl::StrAppend(&out, line, "\n");
-    if (!line.empty() && line[0] != '#') commands.push_back(line);
-  }
-  EXPECT_TRUE(commands.empty()) << "commands without ---- at the end: " << commands.front();
-  return std::string(absl::StripTrailingAsciiWhitespace(out)) + "\n";
-}
-
-std::string Read(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 TEST(Scripts, AllDoWhatTheySay) {
-  constexpr char kFolder[] = "coordinator/core/testdata";
-  std::set<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
-    if (entry.path().extension() == ".txt") paths.insert(entry.path());
-  }
-  ASSERT_FALSE(paths.empty());
-  const char* root = std::getenv("BUILD_WORKSPACE_DIRECTORY");
-  for (const std::filesystem::path& path : paths) {
-    SCOPED_TRACE(path);
-    const std::string text = Read(path);
-    const std::string replayed = Replay(text);
-    if (std::getenv("REWRITE") != nullptr && root != nullptr) {
-      std::ofstream(std::filesystem::path(root) / path) << replayed;
-    } else {
-      EXPECT_EQ(replayed, text);
-    }
-  }
+  ExpectScriptsHold("coordinator/core/testdata", [] {
+    return [script = std::make_shared<Script>()](const std::string& command) {
+      return script->Run(command);
+    };
+  });
 }
 
 }  // namespace

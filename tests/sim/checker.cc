@@ -60,7 +60,8 @@ void Checker::OnState(const ClusterState& state) {
                  job.stage == JobStage::kRunning ? " starts with " : " is proposed to ",
                  ListNames(members));
     } else {
-      trace_.Say("coordinator: waiting; last: ", job.last_end);
+      trace_.Say("coordinator: the job waits for workers",
+                 job.last_end.empty() ? "" : absl::StrCat("; ", job.last_end));
     }
   }
 }

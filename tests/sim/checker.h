@@ -80,6 +80,7 @@ class Checker final {
 
   std::int64_t last_step() const;
   std::int64_t epochs_begun() const;
+  Epoch newest_whole() const { return whole_; }
   int histories() const { return static_cast<int>(lines_.size()); }
   // The members of the newest epoch that all its members have begun.
   std::vector<Life> Holders() const;

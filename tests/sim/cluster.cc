@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/text.h"
+#include "common/sharding/replicas.h"
 #include "tests/sim/without.h"
 #include "worker/engine/forwarding_transport.h"
 
@@ -77,6 +79,7 @@ void Cluster::StartWorker(int worker) {
   slot.process->set_latency(slot.latency);
   slot.planned.reset();
   slot.dismissed.reset();
+  slot.step = 0;
   trace_.Say(NameOf(worker), " starts as incarnation ", slot.incarnation.value());
   Manifest manifest = *options_.training.NewModel()->Describe();
   manifest.optimizer = Describe(options_.training.optimizer);
@@ -87,7 +90,9 @@ void Cluster::StartWorker(int worker) {
                                                    .manifest = std::move(manifest),
                                                    .transport = "simulated"}));
   slot.link = links_.back().get();
-  slot.link->OnProposal([this, life = LifeOf(worker)](const Proposal& proposal) {
+  slot.link->OnProposal([this, &slot, life = LifeOf(worker)](const Proposal& proposal) {
+    const auto me = std::ranges::find(proposal.members, life.worker) - proposal.members.begin();
+    slot.copies = CopiesOf(proposal.plan, proposal.optimizer_replicas)[me];
     checker_.OnProposal(life, proposal);
   });
   scheduler_.Start(slot.process, [this, worker, process = slot.process, link = slot.link] {
@@ -136,7 +141,8 @@ void Cluster::SlowDown(int worker, absl::Duration latency) {
   if (is_up(worker)) slots_[worker].process->set_latency(latency);
 }
 
-void Cluster::Plan(int worker, StepPhase phase, Fate fate, absl::Duration duration) {
+void Cluster::Plan(int worker, StepPhase phase, Fate fate,
+                   std::optional<absl::Duration> duration) {
   if (is_up(worker)) slots_[worker].planned = {phase, fate, duration};
 }
 
@@ -159,6 +165,36 @@ void Cluster::BlockData(int from, int to, absl::Duration duration) {
   trace_.Say("nothing passes from ", NameOf(from), " to ", NameOf(to), " for ",
              absl::FormatDuration(duration));
   fabric_.Block(NameOf(from), NameOf(to), scheduler_.now() + duration);
+}
+
+std::optional<std::int64_t> Cluster::StepOf(int worker) const {
+  if (!is_up(worker)) return std::nullopt;
+  return slots_[worker].step;
+}
+
+void Cluster::Drain(int worker) {
+  if (!coordinator_.is_up()) return;
+  trace_.Say("client: drains ", NameOf(worker));
+  coordinator_.Submit(
+      DrainWorker{.job = options_.job.name, .worker = NameOf(worker), .allow_waiting = true},
+      [](const absl::StatusOr<Reply>&) {});
+}
+
+void Cluster::RevisePolicy(const SyncPolicy& policy) {
+  if (!coordinator_.is_up()) return;
+  coordinator_.Submit(
+      UpdateSyncPolicy{.job = options_.job.name, .policy = policy},
+      [this](const absl::StatusOr<Reply>& reply) {
+        if (!reply.ok()) {
+          trace_.Say("client: a revision is refused: ", reply.status().message());
+          return;
+        }
+        const auto& made = std::get<PolicyHistoryEntry>(*reply);
+        trace_.Say("client: revision ", made.revision.value(), " is made as entry ",
+                   made.number.value());
+        checker_.OnRevision(made.revision, made.policy);
+        checker_.OnEntry(made.number);
+      });
 }
 
 void Cluster::Heal() {
@@ -210,7 +246,8 @@ bool Cluster::OthersHold(int worker) const {
   });
 }
 
-void Cluster::OnPhase(int worker, Process* process, StepPhase phase) {
+void Cluster::OnPhase(int worker, Process* process, StepPhase phase, std::int64_t step) {
+  if (tells_.steps) trace_.Say(NameOf(worker), " ", Sentence(phase, step + 1));
   std::optional<PlannedFate>& planned = slots_[worker].planned;
   if (planned.has_value() && planned->phase == phase) {
     const PlannedFate fate = *std::exchange(planned, std::nullopt);
@@ -218,7 +255,8 @@ void Cluster::OnPhase(int worker, Process* process, StepPhase phase) {
     scheduler_.After(absl::ZeroDuration(), process, [this, worker, process, fate] {
       if (fate.fate == Fate::kCrash) return CrashWorker(worker, fate.duration);
       StopWorker(worker);
-      scheduler_.After(fate.duration, nullptr, [this, worker, process] {
+      if (!fate.duration.has_value()) return;
+      scheduler_.After(*fate.duration, nullptr, [this, worker, process] {
         if (slots_[worker].process == process) ContinueWorker(worker);
       });
     });
@@ -238,6 +276,19 @@ Checker::Place Cluster::PlaceOf(VectorModel& model, const Engine& engine) const 
 void Cluster::Joined(int worker, VectorModel& model, const Engine& engine) {
   trace_.Say(NameOf(worker), " joins epoch ", engine.epoch().value(), " behind step ",
              engine.step(), " as rank ", engine.rank(), " of ", engine.world_size());
+  if (engine.epoch() > last_begun_) {
+    last_begun_ = engine.epoch();
+    trace_.Say("epoch ", engine.epoch().value(), " ", engine.beginning());
+  }
+  slots_[worker].step = engine.step();
+  if (tells_.state) {
+    std::vector<std::string> copies;
+    for (const Shard& copy : slots_[worker].copies) {
+      copies.push_back(absl::StrCat(copies.empty() ? "" : "a copy of ", "[", copy.begin, ", ",
+                                    copy.end, ")"));
+    }
+    trace_.Say(NameOf(worker), " keeps the optimizer state of elements ", ListNames(copies));
+  }
   checker_.OnJoined(LifeOf(worker), PlaceOf(model, engine));
 }
 
@@ -288,6 +339,7 @@ absl::Status Cluster::TakeStep(int worker, Process* process, VectorModel& model,
   if (!taken.ok()) return taken;
   trace_.Say(NameOf(worker), " step ", engine.step(), " committed under revision ",
              revision.value());
+  slots_[worker].step = engine.step();
   checker_.OnCommitted(LifeOf(worker), PlaceOf(model, engine));
   return absl::OkStatus();
 }
@@ -301,13 +353,13 @@ void Cluster::Train(int worker, Process* process, SimLink* link) {
       .join_timeout = kJoinTimeout,
       .operation_timeout = kOperationTimeout,
       .clock = std::make_shared<ProcessClock>(process),
-      .on_phase = [this, worker, process](StepPhase phase, std::int64_t) {
-        OnPhase(worker, process, phase);
+      .on_phase = [this, worker, process](StepPhase phase, std::int64_t step) {
+        OnPhase(worker, process, phase, step);
       }};
   const OptimizerConfig& optimizer = options_.training.optimizer;
   SimTransportFactory transports(&fabric_, process);
   WrappingFactory wrapped(&transports, [this](std::unique_ptr<Transport> transport) {
-    return Weaken(options_.without, std::move(transport));
+    return TellPassages(&tells_, &trace_, Weaken(options_.without, std::move(transport)));
   });
   const std::unique_ptr<VectorModel> model = options_.training.NewModel();
   absl::StatusOr<std::unique_ptr<Engine>> joined =

@@ -14,6 +14,7 @@
 #include "tests/sim/checker.h"
 #include "tests/sim/control_net.h"
 #include "tests/sim/fabric.h"
+#include "tests/sim/narrator.h"
 #include "tests/sim/scheduler.h"
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_link.h"
@@ -62,6 +63,8 @@ class Cluster final {
   void StartWorker(int worker);
   // As kill -9. It is started again `after` that, unless there is no time given.
   void CrashWorker(int worker, std::optional<absl::Duration> after);
+  // Of a worker that is down: none.
+  std::optional<std::int64_t> StepOf(int worker) const;
   void StopWorker(int worker);
   void ContinueWorker(int worker);
   // It leaves behind its next step, and comes again `after` that.
@@ -72,9 +75,15 @@ class Cluster final {
   void BlockData(int from, int to, absl::Duration duration);
   // All run, and everything passes again.
   void Heal();
-  // What happens to it when it reaches `phase` of a step the next time.
+  // What happens to it when it reaches `phase` of a step the next time; for good, if there is no
+  // duration.
   enum class Fate { kCrash, kStop };
-  void Plan(int worker, StepPhase phase, Fate fate, absl::Duration duration);
+  void Plan(int worker, StepPhase phase, Fate fate, std::optional<absl::Duration> duration);
+  // As a client asks. Nobody is asked while the coordinator is down.
+  void Drain(int worker);
+  void RevisePolicy(const SyncPolicy& policy);
+  // From now on.
+  void Tell(const Telling& what) { tells_ = what; }
 
   static std::string NameOf(int worker) { return absl::StrCat("w", worker); }
 
@@ -82,12 +91,14 @@ class Cluster final {
   struct PlannedFate {
     StepPhase phase;
     Fate fate;
-    absl::Duration duration;
+    std::optional<absl::Duration> duration;
   };
   struct Slot {
     Process* process = nullptr;  // null: down
     Incarnation incarnation;
     SimLink* link = nullptr;
+    std::int64_t step = 0;
+    std::vector<Shard> copies;  // as of the newest proposal to it
     absl::Duration latency = absl::Microseconds(200);
     std::optional<PlannedFate> planned;
     std::optional<absl::Duration> dismissed;
@@ -98,7 +109,7 @@ class Cluster final {
   // What the thread of a worker runs.
   void Train(int worker, Process* process, SimLink* link);
   absl::Status TakeStep(int worker, Process* process, VectorModel& model, Engine& engine);
-  void OnPhase(int worker, Process* process, StepPhase phase);
+  void OnPhase(int worker, Process* process, StepPhase phase, std::int64_t step);
   void Joined(int worker, VectorModel& model, const Engine& engine);
   Checker::Place PlaceOf(VectorModel& model, const Engine& engine) const;
   void End(int worker, const absl::Status& why, absl::Duration away);
@@ -118,6 +129,8 @@ class Cluster final {
   SimCoordinator coordinator_;
   std::vector<Slot> slots_;
   bool job_created_ = false;
+  Telling tells_;
+  Epoch last_begun_;  // of which the trace tells how it began
   Incarnation last_incarnation_;
   std::vector<std::unique_ptr<SimLink>> links_;
 };

@@ -121,11 +121,7 @@ void Faults::Do(Kind kind) {
                                                     : absl::Milliseconds(20));
       return;
     case Kind::kDrain:
-      if (!cluster_.coordinator().is_up() || !MayLose(worker)) return;
-      trace_.Say("client: drains ", Cluster::NameOf(worker));
-      cluster_.coordinator().Submit(
-          DrainWorker{.job = "job", .worker = Cluster::NameOf(worker), .allow_waiting = true},
-          [](const absl::StatusOr<Reply>&) {});
+      if (cluster_.coordinator().is_up() && MayLose(worker)) cluster_.Drain(worker);
       return;
     case Kind::kRevisePolicy:
       return RevisePolicy();
@@ -156,19 +152,7 @@ void Faults::RevisePolicy() {
   policy.skip_unchanged = scheduler_.OneIn(3);
   if (scheduler_.OneIn(3)) policy.root = RootRank{scheduler_.prng().Between(0, 4)};
   policy.check_parameters_every_steps = scheduler_.prng().Between(0, 2);
-  cluster_.coordinator().Submit(
-      UpdateSyncPolicy{.job = "job", .policy = policy},
-      [this](const absl::StatusOr<Reply>& reply) {
-        if (!reply.ok()) {
-          trace_.Say("client: a revision is refused: ", reply.status().message());
-          return;
-        }
-        const auto& made = std::get<PolicyHistoryEntry>(*reply);
-        trace_.Say("client: revision ", made.revision.value(), " is made as entry ",
-                   made.number.value());
-        cluster_.checker().OnRevision(made.revision, made.policy);
-        cluster_.checker().OnEntry(made.number);
-      });
+  cluster_.RevisePolicy(policy);
 }
 
 void Faults::Heal() {

@@ -160,6 +160,8 @@ class Engine final {
   Revision revision() const;
   const SyncPolicy& policy() const;
   const std::vector<AppliedEntry>& applied() const { return applied_; }
+  // How its epoch began, for people: "continues behind step 4 with the state of w0, w2; new: w1".
+  const std::string& beginning() const { return beginning_; }
   EngineStats stats() const { return stats_; }
 
  private:
@@ -219,6 +221,7 @@ class Engine final {
   bool over_ = false;
   std::optional<float> announced_weight_;  // from BeforeBackward() to Step()
   std::map<std::string, double> metrics_;
+  std::string beginning_;
   std::vector<AppliedEntry> applied_;
   EngineStats stats_;
   ShardUpdate update_;

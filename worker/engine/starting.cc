@@ -27,11 +27,14 @@ absl::Status Engine::Start(const HeldMemberships& held) {
   if (saver_ != nullptr) saver_->Abandon();
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> checkpoint,
                             CheckpointToBeginWith(recovery));
+  beginning_ = checkpoint == nullptr
+                   ? Describe(recovery, membership_->proposal.members)
+                   : absl::StrCat("begins with the checkpoint of step ",
+                                  checkpoint->manifest().id.step);
   LOCKSTEP_RETURN_IF_ERROR(Adopt(recovery, checkpoint != nullptr));
   if (recovery.way == Recovery::Way::kContinue) {
     if (rank() == recovery.FirstSurvivor()) {
-      LogInfo("epoch ", epoch().value(), " ",
-              Describe(recovery, membership_->proposal.members));
+      LogInfo("epoch ", epoch().value(), " ", beginning_);
     }
     LOCKSTEP_RETURN_IF_ERROR(CarryOver(recovery, held, *membership_));
   }
