@@ -184,6 +184,34 @@ TEST_F(RecoveringTest, WithReplicasALostRankCostsNoStepAndNoState) {
   }
 }
 
+// Its coordinator may give an epoch up at any time, as when the process was stopped for longer
+// than its lease.
+TEST_F(RecoveringTest, ARankThatIsAloneLosesNothingToAnAbort) {
+  for (const StepPhase phase : kPhases) {
+    SCOPED_TRACE(StepPhaseName(phase));
+    world_ = std::make_unique<ThreadedWorld>(1);
+    world_->optimizer_replicas = 2;
+    AddTensors(world_->model(0));
+    world_->on_phase = [&](int, StepPhase reached, std::int64_t step) {
+      if (reached != phase || step != 5 || world_->engine(0).epoch() != Epoch(1)) return;
+      world_->engine(0).Interrupt(absl::UnavailableError("the epoch is over"));
+    };
+    world_->Propose({});
+    world_->ProposeTo({0}, {}, Epoch(2));
+    world_->Run([&](int rank) {
+      LOCKSTEP_ASSERT_OK(world_->Join(rank, AdamW{.lr = 0.05}));
+      while (world_->engine(rank).step() < kSteps) {
+        if (TakeStep(rank, 0).ok()) continue;
+        ASSERT_EQ(world_->engine(rank).epoch(), Epoch(1));
+        LOCKSTEP_ASSERT_OK(world_->Rejoin(rank, AdamW{.lr = 0.05}, world_->transports()));
+      }
+    });
+    EXPECT_EQ(world_->engine(0).epoch(), Epoch(2));
+    EXPECT_EQ(Weights(world_->model(0)),
+              Undisturbed(AdamW{.lr = 0.05}, std::vector<int>(kSteps, 1), 0));
+  }
+}
+
 TEST_F(RecoveringTest, EveryOptimizerGoesOn) {
   for (const OptimizerConfig& optimizer :
        std::vector<OptimizerConfig>{Sgd{.lr = 0.1}, Sgd{.lr = 0.1, .momentum = 0.9},
