@@ -28,6 +28,7 @@ namespace lockstep {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr int kWorkers = 4;
@@ -197,6 +198,25 @@ TEST_P(Member, OwnerAndBuddyLostTogetherEndTheJobWithTheStateThatIsGone) {
     EXPECT_EQ(ended.exit.code, 1);
     EXPECT_THAT(ended.log, AllOf(HasSubstr("DATA_LOSS"), HasSubstr("checkpoint")));
   }
+}
+
+TEST_P(Member, OwnerAndBuddyLostTogetherGoBackToTheLastCheckpointAndSaySo) {
+  const std::string directory = MakeFolder() + "/checkpoints";
+  RecoveringJob job(GetParam(), /*steps=*/60, /*min_workers=*/2);
+  for (int i = 0; i < kWorkers; ++i) {
+    std::vector<std::string> flags = {"--checkpoint-dir", directory, "--checkpoint-every", "10"};
+    if (i == 1 || i == 2) flags.insert(flags.end(), {"--end-at", "agreed:35"});
+    job.Start(i, flags);
+  }
+  for (const int i : {1, 2}) job.ExpectKilled(i);
+  const std::string log = job.cluster().AwaitWorker(0).log;
+  const EpochHistory history = job.ExpectRightEnd({0, 3});
+  ASSERT_FALSE(history.epochs().empty());
+  const EpochHistory::Epoch& last = history.epochs().rbegin()->second;
+  EXPECT_EQ(last.world_size, kWorkers - 2);
+  // A disk may be slow, but not by so much.
+  EXPECT_THAT(last.step, AnyOf(10, 20, 30)) << log;
+  EXPECT_THAT(log, HasSubstr(absl::StrCat("all go back to the checkpoint of step ", last.step)));
 }
 
 TEST_P(Member, AndCoordinatorLostTogetherAreMissedOnlyUntilItIsBack) {
