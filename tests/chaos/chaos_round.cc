@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "lockstep/v1/policy.pb.h"
@@ -23,6 +24,8 @@ constexpr absl::Duration kLease = absl::Seconds(4);
 constexpr absl::Duration kPoll = absl::Milliseconds(50);
 // For the job to be whole again, on a machine that is busy.
 constexpr absl::Duration kPatience = absl::Minutes(2);
+// For a worker to end behind the others, or to find that it came too late.
+constexpr absl::Duration kTimeToEnd = absl::Seconds(15);
 
 }  // namespace
 
@@ -98,6 +101,7 @@ absl::Status ChaosRound::Disturb() {
 
 absl::Status ChaosRound::Cause(Fault fault) {
   const int victim = static_cast<int>(prng_.Below(kWorkers));
+  victim_ = victim;
   ChildProcess& worker = cluster_->worker(victim);
   ChildProcess& coordinator = cluster_->coordinator();
   const auto say = [&](absl::string_view more) {
@@ -181,20 +185,21 @@ absl::Status ChaosRound::ChangePolicy() {
 
 absl::Status ChaosRound::AwaitWhole() {
   std::optional<std::int64_t> whole_at;  // the step behind which all members trained
+  absl::Time alone_since = absl::InfiniteFuture();  // the victim, as all others have ended
   for (const absl::Time end = absl::Now() + kPatience; absl::Now() < end;) {
-    int running = 0;
-    LOCKSTEP_RETURN_IF_ERROR(CheckProcesses(&running));
-    if (running == 0) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<int> running, StillRunning());
+    if (running.empty()) {
       ended_ = true;
       return absl::OkStatus();
     }
     LOCKSTEP_RETURN_IF_ERROR(Sleep(kPoll));
-    LOCKSTEP_ASSIGN_OR_RETURN(job_, client_->GetJob(kJob));
-    LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<v1::Worker> workers, client_->ListWorkers(kJob));
-    if (running == 1 && workers.size() == 1 && job_.state() == v1::Job::STATE_WAITING) {
-      DismissLate(workers.front().name());
+    if (running == std::vector{victim_}) {
+      if (alone_since == absl::InfiniteFuture()) alone_since = absl::Now();
+      if (absl::Now() - alone_since > kTimeToEnd) DismissVictim();
       continue;
     }
+    LOCKSTEP_ASSIGN_OR_RETURN(job_, client_->GetJob(kJob));
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<v1::Worker> workers, client_->ListWorkers(kJob));
     const bool whole = job_.state() == v1::Job::STATE_RUNNING &&
                        std::ranges::count(workers, v1::Worker::STATE_TRAINING,
                                           &v1::Worker::state) == kWorkers;
@@ -206,27 +211,28 @@ absl::Status ChaosRound::AwaitWhole() {
       return absl::OkStatus();
     }
   }
-  return absl::InternalError(absl::StrCat("the job did not train with all ", kWorkers,
-                                          " workers within ", absl::FormatDuration(kPatience),
-                                          ": ", job_.detail()));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<int> running, StillRunning());
+  return absl::InternalError(absl::StrCat(
+      "the job did not train with all ", kWorkers, " workers within ",
+      absl::FormatDuration(kPatience), "; ",
+      absl::StrJoin(running, ", ",
+                    [this](std::string* out, int i) { absl::StrAppend(out, NameOf(i)); }),
+      " run; ", job_.detail()));
 }
 
-void ChaosRound::DismissLate(const std::string& worker) {
-  for (int i = 0; i < kWorkers; ++i) {
-    if (NameOf(i) != worker) continue;
-    say_(absl::StrCat(worker, " came back when the others had finished"));
-    cluster_->worker(i).Stop(kPatience);
-    late_ = i;
-  }
+void ChaosRound::DismissVictim() {
+  say_(absl::StrCat(NameOf(victim_), " came back when the others had finished"));
+  cluster_->worker(victim_).Stop(kPatience);
+  late_ = victim_;
 }
 
-absl::Status ChaosRound::CheckProcesses(int* running) {
-  *running = 0;
+absl::StatusOr<std::vector<int>> ChaosRound::StillRunning() {
+  std::vector<int> running;
   for (int i = 0; i < kWorkers; ++i) {
     if (i == late_) continue;
     const std::optional<ChildExit> exit = cluster_->worker(i).Wait(absl::ZeroDuration());
     if (!exit.has_value()) {
-      ++*running;
+      running.push_back(i);
     } else if (!exit->ok()) {
       return absl::InternalError(absl::StrCat(NameOf(i), " ended with ", exit->ToString(), ":\n",
                                               cluster_->LastWords(NameOf(i))));
@@ -236,7 +242,7 @@ absl::Status ChaosRound::CheckProcesses(int* running) {
     return absl::InternalError(absl::StrCat("the coordinator ended with ", exit->ToString(), ":\n",
                                             cluster_->LastWords("coordinator")));
   }
-  return absl::OkStatus();
+  return running;
 }
 
 absl::Status ChaosRound::Check() {

@@ -65,10 +65,10 @@ class ChaosRound {
   absl::Status Check();
 
   absl::Status StartWorker(int index);
-  // `worker` waits for a job that is done.
-  void DismissLate(const std::string& worker);
-  // That no worker ended that should not. `running`: how many have not ended yet.
-  absl::Status CheckProcesses(int* running);
+  // It waits for a job that is done.
+  void DismissVictim();
+  // The workers that have not ended. Errors: one that should not has.
+  absl::StatusOr<std::vector<int>> StillRunning();
   absl::Status Sleep(absl::Duration duration) const;
   absl::Duration RandomTime(absl::Duration most);
   std::string NameOf(int worker) const { return LocalCluster::WorkerName(worker); }
@@ -83,6 +83,7 @@ class ChaosRound {
   std::unique_ptr<Client> client_;
   v1::Job job_;  // as last seen
   bool ended_ = false;  // all workers
+  int victim_ = -1;     // of the last fault
   int late_ = -1;       // the worker that found the others finished, if any
   RoundResult result_;
 };

@@ -1,12 +1,10 @@
 // ./lockstep chaos: loses processes of a job again and again while it trains.
-#include <signal.h>
-
-#include <atomic>
 #include <iostream>
 #include <string>
 
 #include "CLI/CLI.hpp"
 #include "tests/chaos/chaos_run.h"
+#include "tools/process/interrupt.h"
 #include "worker/trainer/report.h"
 
 namespace lockstep {
@@ -15,8 +13,6 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 constexpr int kInterrupted = 130;
-
-std::atomic<bool> interrupted = false;
 
 int Main(int argc, char** argv) {
   CLI::App app(
@@ -46,13 +42,8 @@ int Main(int argc, char** argv) {
     return kUsage;
   }
 
-  struct sigaction action = {};
-  action.sa_handler = [](int) { interrupted = true; };
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-
   ChaosTotals totals;
-  absl::Status status = RunChaos(options, interrupted, &totals);
+  absl::Status status = RunChaos(options, CatchInterrupts(), &totals);
   const std::string counts = ToJson(options, totals).dump(2) + "\n";
   std::cout << counts;
   if (!json.empty()) status.Update(WriteFile(json, counts));

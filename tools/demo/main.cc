@@ -1,9 +1,5 @@
 // ./lockstep demo: trains on MNIST with processes of this machine and changes the
 // sync policy of the running job.
-#include <signal.h>
-
-#include <atomic>
-#include <fstream>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -15,7 +11,9 @@
 #include "tools/demo/report_page.h"
 #include "tools/demo/run_report.h"
 #include "tools/local_cluster/local_cluster.h"
+#include "tools/process/interrupt.h"
 #include "tools/process/runfiles.h"
+#include "worker/trainer/report.h"
 
 namespace lockstep {
 namespace {
@@ -23,16 +21,6 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 constexpr int kInterrupted = 130;
-
-std::atomic<bool> interrupted = false;
-
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) return absl::InternalError(absl::StrCat("cannot write ", path));
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::string> ReadRunfile(absl::string_view name) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string path, FindRunfile(name));
@@ -52,15 +40,16 @@ absl::Status WriteReports(const std::string& out, const nlohmann::json& report) 
 
 int Main(int argc, char** argv) {
   CLI::App app(
-      "Trains a BatchNorm network on MNIST with one coordinator and several workers on this machine, and\n"
-      "changes the sync policy half-way: buffers drift apart, then are kept equal.",
+      "Trains a BatchNorm network on MNIST with one coordinator and several workers on this\n"
+      "machine, and changes the sync policy half-way: buffers drift apart, then are kept equal.",
       "./lockstep demo");
   DemoOptions options;
   double least_accuracy = 0.98;
   bool as_json = false;
   app.add_option("--out", options.out, "Folder for reports and logs")->capture_default_str();
   app.add_option("--workers", options.workers, "Number of worker processes")->capture_default_str();
-  app.add_option("--transport", options.transport, "Data plane: shm or gloo")->capture_default_str();
+  app.add_option("--transport", options.transport, "Data plane: shm or gloo")
+      ->capture_default_str();
   app.add_option("--steps", options.steps, "Steps to train; 0: one pass over the images")
       ->capture_default_str();
   app.add_option("--batch", options.batch, "Images per worker and step")->capture_default_str();
@@ -68,7 +57,9 @@ int Main(int argc, char** argv) {
                  "Test accuracy that every rank must reach, from 0 to 1")
       ->capture_default_str();
   app.add_flag("--json", as_json, "Print report.json instead of the table");
-  app.footer("Exit codes: 0 all that the demo claims was seen; 1 not, or a failure; 2 usage; 130 interrupted.");
+  app.footer(
+      "Exit codes: 0 all that the demo claims was seen; 1 not, or a failure; 2 usage; 130 "
+      "interrupted.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -79,12 +70,7 @@ int Main(int argc, char** argv) {
     return kUsage;
   }
 
-  struct sigaction action = {};
-  action.sa_handler = [](int) { interrupted = true; };
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-
-  const absl::StatusOr<nlohmann::json> report = RunDemo(options, interrupted);
+  const absl::StatusOr<nlohmann::json> report = RunDemo(options, CatchInterrupts());
   if (absl::IsCancelled(report.status())) {
     std::cerr << "demo: interrupted; everything it started has ended\n";
     return kInterrupted;
