@@ -68,13 +68,26 @@ class StepBench final : public RankBench {
     LOCKSTEP_RETURN_IF_ERROR(joined_->session().Step({.samples = 1}));
     const auto end = BenchClock::now();
     sent_bytes_ = transport.traffic().sent_bytes - sent_before;
-    return Repetition{
+    Repetition repetition = {
         .total = Between(begin, end),
         .parts = {{"1 collect", Between(begin, transport.agree().begin)},
-                  {"2 agree", Between(transport.agree().begin, transport.agree().end)},
-                  {"3 sum and update", Between(transport.agree().end, transport.updated())},
-                  {"4 spread", Between(transport.updated(), transport.update().end)},
-                  {"5 commit and report", Between(transport.update().end, end)}}};
+                  {"2 agree", Between(transport.agree().begin, transport.agree().end)}}};
+    const auto add = [&](const std::string& part, BenchClock::time_point from,
+                         BenchClock::time_point to) {
+      repetition.parts[part] = Between(from, to);
+    };
+    if (transport.update().end > begin) {  // in one pass
+      add("3 sum and update", transport.agree().end, transport.updated());
+      add("4 spread", transport.updated(), transport.update().end);
+      add("5 commit and report", transport.update().end, end);
+      return repetition;
+    }
+    add("3 sum", transport.agree().end, transport.reduce().end);
+    add("4 pass sums to buddies", transport.reduce().end, transport.pass().end);
+    add("5 meet and update", transport.pass().end, transport.spread().begin);
+    add("6 spread", transport.spread().begin, transport.spread().end);
+    add("7 commit and report", transport.spread().end, end);
+    return repetition;
   }
 
   nlohmann::json Leave() override {

@@ -1,10 +1,13 @@
-// TimedTransport: notes when the calls of a step began and ended, so that a step can be taken apart without a change to the product.
+// TimedTransport: notes when the calls of a step began and ended, so that a step can be taken
+// apart without a change to the product.
 //
 // As a Transport: used by one thread, but for Abort().
 #ifndef LOCKSTEP_TESTS_BENCH_TIMED_TRANSPORT_H_
 #define LOCKSTEP_TESTS_BENCH_TIMED_TRANSPORT_H_
 
 #include <chrono>
+#include <span>
+
 #include "worker/engine/forwarding_transport.h"
 
 namespace lockstep {
@@ -41,6 +44,21 @@ class TimedTransport final : public ForwardingTransport {
           updated_ = BenchClock::now();
         });
   }
+  absl::Status ReduceToOwners(const Arena& gradients, std::span<const Shard> shards,
+                              std::span<const float> weights,
+                              const ConsumeSums& consume) override {
+    const Note note(reduce_);
+    return ForwardingTransport::ReduceToOwners(gradients, shards, weights, consume);
+  }
+  absl::Status Pass(std::span<const Passage> passages) override {
+    const Note note(pass_);
+    return ForwardingTransport::Pass(passages);
+  }
+  absl::Status BroadcastFromOwners(const Arena& parameters,
+                                   std::span<const Shard> shards) override {
+    const Note note(spread_);
+    return ForwardingTransport::BroadcastFromOwners(parameters, shards);
+  }
   absl::StatusOr<Agreement> Agree(const ControlWord& mine) override {
     const Note note(agree_);
     return ForwardingTransport::Agree(mine);
@@ -48,13 +66,19 @@ class TimedTransport final : public ForwardingTransport {
 
   // Of the last call each.
   const Span& agree() const { return agree_; }
-  const Span& update() const { return update_; }
+  const Span& update() const { return update_; }  // of steps in one pass; the others of the rest
+  const Span& reduce() const { return reduce_; }
+  const Span& pass() const { return pass_; }
+  const Span& spread() const { return spread_; }
   // When this rank had made its last update in it.
   BenchClock::time_point updated() const { return updated_; }
 
  private:
   Span agree_;
   Span update_;
+  Span reduce_;
+  Span pass_;
+  Span spread_;
   BenchClock::time_point updated_;
 };
 
