@@ -11,6 +11,7 @@
 #include "lockstep/v1/job.grpc.pb.h"
 #include "lockstep/v1/policy.grpc.pb.h"
 #include "proto/convert/status_convert.h"
+#include "security/tls.h"
 
 namespace lockstep {
 namespace {
@@ -38,10 +39,9 @@ void SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
 
 class Client::Impl {
  public:
-  explicit Impl(const std::string& address)
+  Impl(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials)
       : address_(address),
-        channel_(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                           ChannelSettings())),
+        channel_(grpc::CreateCustomChannel(address, credentials, ChannelSettings())),
         jobs_(v1::JobService::NewStub(channel_)),
         policies_(v1::SyncPolicyService::NewStub(channel_)) {}
 
@@ -85,11 +85,14 @@ class Client::Impl {
   const std::unique_ptr<v1::SyncPolicyService::Stub> policies_;
 };
 
-absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& address) {
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& address,
+                                                        const TlsFiles& tls) {
   if (address.empty()) {
     return absl::InvalidArgumentError("the coordinator's address is empty; give HOST:PORT");
   }
-  return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(address)));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
+                            ChannelCredentialsOf(tls));
+  return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(address, credentials)));
 }
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

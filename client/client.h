@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "lockstep/v1/job.pb.h"
 #include "lockstep/v1/policy.pb.h"
+#include "security/tls_files.h"
 
 namespace lockstep {
 
@@ -29,8 +30,9 @@ struct CallOptions {
 class Client {
  public:
   // `address` is HOST:PORT. Does not wait for the coordinator: the first call does.
-  // Errors: InvalidArgument: no address.
-  static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& address);
+  // Errors: InvalidArgument: no address. Those of TlsFiles.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& address,
+                                                         const TlsFiles& tls = {});
   ~Client();
 
   absl::StatusOr<v1::Job> CreateJob(const v1::JobSpec& spec, const CallOptions& options = {});

@@ -18,6 +18,7 @@ enum class ExitCode { kOk = 0, kFailed = 1, kUsage = 2, kUnreachable = 3, kWaitT
 
 struct Context {
   std::string coordinator = "127.0.0.1:7070";
+  TlsFiles tls;
   bool json = false;
   std::optional<absl::Duration> timeout;
   std::unique_ptr<Client> client;

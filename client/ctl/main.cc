@@ -12,6 +12,7 @@
 #include "client/ctl/duration_option.h"
 #include "client/ctl/job_commands.h"
 #include "client/ctl/policy_commands.h"
+#include "security/tls_flags.h"
 
 namespace lockstep {
 namespace {
@@ -26,6 +27,7 @@ ExitCode Main(int argc, char** argv) {
   app.add_option("--coordinator", context.coordinator, "HOST:PORT of the coordinator")
       ->envname("LOCKSTEP_COORDINATOR")
       ->capture_default_str();
+  AddTlsFlags(&app, &context.tls, "the coordinator's");
   app.add_flag("--json", context.json, "print JSON");
   AddDuration(&app, "--timeout", &context.timeout,
               "time to wait for an answer (default 10s), for --wait (1m), or to watch (no "
@@ -41,7 +43,7 @@ ExitCode Main(int argc, char** argv) {
   if (context.timeout == absl::ZeroDuration()) {
     return FailUsage("--timeout is 0; expected a time above 0, as 500ms, 10s or 2m");
   }
-  absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(context.coordinator);
+  absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(context.coordinator, context.tls);
   if (!client.ok()) return FailUsage(std::string(client.status().message()));
   context.client = *std::move(client);
   return chosen();

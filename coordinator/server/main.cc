@@ -19,6 +19,7 @@
 #include "common/base/mono_time.h"
 #include "coordinator/server/server.h"
 #include "coordinator/store/store.h"
+#include "security/tls_flags.h"
 
 namespace lockstep {
 namespace {
@@ -98,10 +99,11 @@ int Serve(const Flags& flags) {
     const absl::Status written = WriteFile(flags.port_file, absl::StrCat(server->address(), "\n"));
     if (!written.ok()) return Fail(written);
   }
-  LogInfo("listening on ", server->address(), ", store ", flags.store);
-  if (!IsLoopback(server->address())) {
-    LogWarning("other hosts can reach ", server->address(),
-               ", and there is no authentication yet: whoever reaches it can change all jobs");
+  LogInfo("listening on ", server->address(), flags.server.tls.empty() ? "" : " with TLS",
+          ", store ", flags.store);
+  if (flags.server.tls.empty() && !IsLoopback(server->address())) {
+    LogWarning("whoever reaches ", server->address(), " can change all jobs: it is insecure, as "
+               "asked for");
   }
   server->AwaitEnd();
   server->Stop();
@@ -118,6 +120,9 @@ int Main(int argc, char** argv) {
       "and what is synchronised when.");
   app.add_option("--listen", flags.server.listen, "HOST:PORT to serve on; port 0: any free one")
       ->capture_default_str();
+  AddTlsFlags(&app, &flags.server.tls, "callers'");
+  app.add_flag("--insecure", flags.server.insecure,
+               "serve other hosts without TLS: whoever reaches the port can change all jobs");
   app.add_option("--store", flags.store,
                  "file that keeps jobs, epochs and histories; made if absent; ':memory:' keeps "
                  "nothing beyond this process")

@@ -112,14 +112,17 @@ TEST(CoordinatorProgram, EndsWithTwoOnWrongUsage) {
   EXPECT_EQ(coordinator.AwaitExit(), 2);
 }
 
-TEST(CoordinatorProgram, WarnsWhenOtherHostsCanReachIt) {
+TEST(CoordinatorProgram, ServesOtherHostsWithoutTlsOnlyIfToldSo) {
+  Process refused("refused", {"--listen", "0.0.0.0:0", "--store", ":memory:"});
+  EXPECT_EQ(refused.AwaitExit(), 1);
+  EXPECT_THAT(refused.log(), testing::AllOf(HasSubstr("no TLS"), HasSubstr("--insecure")));
   const std::string port_file = FreshPath("port-open");
-  Process coordinator("open",
-                      {"--listen", "0.0.0.0:0", "--store", ":memory:", "--port-file", port_file});
+  Process coordinator("open", {"--listen", "0.0.0.0:0", "--store", ":memory:", "--insecure",
+                               "--port-file", port_file});
   AwaitAddress(port_file);
   coordinator.Signal(SIGTERM);
   EXPECT_EQ(coordinator.AwaitExit(), 0);
-  EXPECT_THAT(coordinator.log(), HasSubstr("no authentication"));
+  EXPECT_THAT(coordinator.log(), HasSubstr("insecure"));
 }
 
 }  // namespace

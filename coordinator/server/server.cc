@@ -15,6 +15,8 @@
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "security/authorization.h"
+#include "security/tls.h"
 
 namespace lockstep {
 namespace {
@@ -63,13 +65,14 @@ class CoordinatorServer::Impl {
 
   ~Impl() { Stop(); }
 
-  absl::Status Listen(const std::string& listen) {
+  absl::Status Listen(const std::string& listen,
+                      std::shared_ptr<grpc::ServerCredentials> credentials) {
     LOCKSTEP_ASSIGN_OR_RETURN(const HostPort asked, ParseListen(listen));
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
     int port = 0;
-    builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(listen, std::move(credentials), &port);
     // Else two coordinators could share a port, and each would get half the calls.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
@@ -114,10 +117,19 @@ class CoordinatorServer::Impl {
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
     const ServerOptions& options, std::unique_ptr<Store> store, const Clock* clock) {
   LOCKSTEP_RETURN_IF_ERROR(ParseListen(options.listen).status());
+  if (options.tls.empty() && !options.insecure && !IsLoopback(options.listen)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "other hosts could reach ", options.listen,
+        " and change all jobs, since there is no TLS; give a certificate (--tls-certificate), or "
+        "say --insecure if the network is yours alone"));
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(std::shared_ptr<grpc::ServerCredentials> credentials,
+                            ServerCredentialsOf(options.tls));
+  if (!options.tls.empty()) Authorize(credentials.get());
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> coordinator,
                             Coordinator::Start(std::move(store), clock));
   auto impl = std::make_unique<Impl>(std::move(coordinator), options.attend_limits);
-  LOCKSTEP_RETURN_IF_ERROR(impl->Listen(options.listen));
+  LOCKSTEP_RETURN_IF_ERROR(impl->Listen(options.listen, std::move(credentials)));
   return std::unique_ptr<CoordinatorServer>(new CoordinatorServer(std::move(impl)));
 }
 

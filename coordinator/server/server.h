@@ -11,11 +11,16 @@
 #include "common/base/mono_time.h"
 #include "coordinator/rpc/attend_stream.h"
 #include "coordinator/store/store.h"
+#include "security/tls_files.h"
 
 namespace lockstep {
 
 struct ServerOptions {
   std::string listen = "127.0.0.1:7070";  // HOST:PORT; port 0: any free one
+  // Callers then show certificates, and may do what their roles allow (security/roles.h).
+  TlsFiles tls;
+  // Without TLS whoever reaches the port may do everything: beyond loopback only if this is set.
+  bool insecure = false;
   AttendLimits attend_limits;
 };
 
@@ -27,7 +32,8 @@ class CoordinatorServer {
  public:
   // Recovers from the store and serves. `clock` outlives it.
   // Errors: InvalidArgument: no HOST:PORT. FailedPrecondition: the port is
-  //   taken, or the address is not of this host. Those of Coordinator::Start().
+  //   taken, or the address is not of this host, or it is beyond loopback and neither
+  //   secured nor meant to be insecure. Those of TlsFiles and of Coordinator::Start().
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(const ServerOptions& options,
                                                                   std::unique_ptr<Store> store,
                                                                   const Clock* clock);

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> OpenChannel(const CoordinatorAddress& coordinator) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // A proxy that the environment names for the web does not lead to the coordinator.
@@ -16,7 +16,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(coordinator.address, coordinator.credentials, arguments);
 }
 
 }  // namespace lockstep

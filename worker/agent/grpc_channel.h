@@ -3,6 +3,7 @@
 #define LOCKSTEP_WORKER_AGENT_GRPC_CHANNEL_H_
 
 #include <grpcpp/channel.h>
+#include <grpcpp/security/credentials.h>
 
 #include <memory>
 #include <string>
@@ -13,8 +14,14 @@ namespace lockstep {
 // million tensors fits.
 inline constexpr int kMaxMessageBytes = 64 << 20;
 
-// A connection of its own, opened by the first call over it. `address`: "host:port".
-std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address);
+// Where the coordinator is, and by what it is known.
+struct CoordinatorAddress {
+  std::string address;  // "host:port"
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
+};
+
+// A connection of its own, opened by the first call over it.
+std::shared_ptr<grpc::Channel> OpenChannel(const CoordinatorAddress& coordinator);
 
 }  // namespace lockstep
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "security/tls.h"
 #include "worker/agent/attendance.h"
 #include "worker/agent/grpc_policy_writer.h"
 #include "worker/agent/grpc_stream.h"
@@ -19,7 +20,7 @@ absl::Status GrpcLinkOptions::Validate() const {
     return absl::InvalidArgumentError(absl::StrCat(
         "connect_timeout is ", absl::FormatDuration(connect_timeout), "; expected more than 0"));
   }
-  return absl::OkStatus();
+  return tls.Validate();
 }
 
 absl::StatusOr<std::unique_ptr<CoordinatorLink>> ConnectToCoordinator(
@@ -29,9 +30,12 @@ absl::StatusOr<std::unique_ptr<CoordinatorLink>> ConnectToCoordinator(
     return absl::InvalidArgumentError(
         "a Hello needs the job's name, the worker's name and an incarnation (NewIncarnation())");
   }
+  LOCKSTEP_ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials,
+                            ChannelCredentialsOf(options.tls));
+  const CoordinatorAddress coordinator = {options.address, std::move(credentials)};
   auto link = std::make_unique<Attendance>(
-      hello, std::make_unique<GrpcDialer>(options.address),
-      std::make_unique<GrpcPolicyWriter>(options.address, hello.job, hello.worker));
+      hello, std::make_unique<GrpcDialer>(coordinator),
+      std::make_unique<GrpcPolicyWriter>(coordinator, hello.job, hello.worker));
   const absl::Status status = link->AwaitWelcome(options.connect_timeout);
   if (absl::IsUnavailable(status)) {
     return absl::UnavailableError(absl::StrCat("cannot reach the coordinator at ",

@@ -11,12 +11,14 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/protocol/messages.h"
+#include "security/tls_files.h"
 #include "worker/agent/coordinator_link.h"
 
 namespace lockstep {
 
 struct GrpcLinkOptions {
   std::string address;  // of the coordinator: "host:port"
+  TlsFiles tls;
   // Time for the coordinator to welcome this worker the first time; within it,
   // failed attempts are repeated, so that both may be started in any order.
   absl::Duration connect_timeout = absl::Seconds(10);

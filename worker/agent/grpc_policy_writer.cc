@@ -35,21 +35,21 @@ absl::StatusOr<Revision> GrpcPolicyWriter::Revise(const SyncPolicy& policy,
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   v1::UpdateSyncPolicyResponse response;
   const absl::Status status =
-      FromGrpcStatus(v1::SyncPolicyService::NewStub(OpenChannel(address_))
+      FromGrpcStatus(v1::SyncPolicyService::NewStub(OpenChannel(coordinator_))
                          ->UpdateSyncPolicy(&context, request, &response));
   if (absl::IsDeadlineExceeded(status)) {
     return absl::DeadlineExceededError(
-        absl::StrCat("the coordinator at ", address_, " did not answer to a policy revision ",
+        absl::StrCat("the coordinator at ", coordinator_.address, " did not answer to a policy revision ",
                      "within ", absl::FormatDuration(timeout), kOutcomeUnknown));
   }
   if (absl::IsUnavailable(status)) {
     return absl::UnavailableError(absl::StrCat("cannot revise the policy at the coordinator at ",
-                                               address_, ": ", status.message(),
+                                               coordinator_.address, ": ", status.message(),
                                                kOutcomeUnknown));
   }
   LOCKSTEP_RETURN_IF_ERROR(status);
   if (response.revision().revision() < 1) {
-    return absl::InternalError(absl::StrCat("the coordinator at ", address_,
+    return absl::InternalError(absl::StrCat("the coordinator at ", coordinator_.address,
                                             " answered to a policy revision without its number; "
                                             "are worker and coordinator of the same version?"));
   }

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "worker/agent/grpc_channel.h"
 #include "worker/agent/policy_writer.h"
 
 namespace lockstep {
@@ -14,14 +15,14 @@ namespace lockstep {
 class GrpcPolicyWriter final : public PolicyWriter {
  public:
   // Revises the policy of `job` with `author` as who made the change.
-  GrpcPolicyWriter(std::string address, std::string job, std::string author)
-      : address_(std::move(address)), job_(std::move(job)), author_(std::move(author)) {}
+  GrpcPolicyWriter(CoordinatorAddress coordinator, std::string job, std::string author)
+      : coordinator_(std::move(coordinator)), job_(std::move(job)), author_(std::move(author)) {}
 
   absl::StatusOr<Revision> Revise(const SyncPolicy& policy, const std::string& reason,
                                   absl::Duration timeout) override;
 
  private:
-  const std::string address_;
+  const CoordinatorAddress coordinator_;
   const std::string job_;
   const std::string author_;
 };

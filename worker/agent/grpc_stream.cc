@@ -28,8 +28,8 @@ constexpr std::size_t kMaxQueued = 4096;
 class GrpcStream final : public MessageStream,
                          public grpc::ClientBidiReactor<v1::AttendRequest, v1::AttendResponse> {
  public:
-  GrpcStream(const std::string& address, MessageSink* sink)
-      : sink_(sink), stub_(v1::MembershipService::NewStub(OpenChannel(address))) {
+  GrpcStream(const CoordinatorAddress& coordinator, MessageSink* sink)
+      : sink_(sink), stub_(v1::MembershipService::NewStub(OpenChannel(coordinator))) {
     stub_->async()->Attend(&context_, this);
     AddHold();
     StartRead(&incoming_);
@@ -131,7 +131,7 @@ class GrpcStream final : public MessageStream,
 }  // namespace
 
 std::unique_ptr<MessageStream> GrpcDialer::Dial(MessageSink* sink) {
-  return std::make_unique<GrpcStream>(address_, sink);
+  return std::make_unique<GrpcStream>(coordinator_, sink);
 }
 
 }  // namespace lockstep

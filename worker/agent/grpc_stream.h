@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "worker/agent/grpc_channel.h"
 #include "worker/agent/message_stream.h"
 
 namespace lockstep {
@@ -15,11 +16,11 @@ namespace lockstep {
 // the back-off of an old one.
 class GrpcDialer final : public StreamDialer {
  public:
-  explicit GrpcDialer(std::string address) : address_(std::move(address)) {}
+  explicit GrpcDialer(CoordinatorAddress coordinator) : coordinator_(std::move(coordinator)) {}
   std::unique_ptr<MessageStream> Dial(MessageSink* sink) override;
 
  private:
-  const std::string address_;
+  const CoordinatorAddress coordinator_;
 };
 
 }  // namespace lockstep

@@ -28,7 +28,9 @@ absl::StatusOr<std::unique_ptr<CoordinatorLink>> Attend(const SessionOptions& op
                                                         const OptimizerConfig& optimizer) {
   manifest.optimizer = Describe(optimizer);
   return ConnectToCoordinator(
-      {.address = options.coordinator, .connect_timeout = options.join_timeout},
+      {.address = options.coordinator,
+       .tls = options.tls,
+       .connect_timeout = options.join_timeout},
       {.job = options.job,
        .worker = options.worker,
        .incarnation = NewIncarnation(),

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/policy/sync_policy.h"
+#include "security/tls_files.h"
 #include "worker/engine/engine_options.h"
 
 namespace lockstep {
@@ -16,6 +17,8 @@ namespace lockstep {
 struct SessionOptions {
   // Of the coordinator: "host:port". Empty: train alone, world size 1.
   std::string coordinator;
+  // Certificates, where it speaks TLS; a worker's has the role "worker".
+  TlsFiles tls;
   // Which training run, and this worker's stable name in it. Not needed alone.
   std::string job;
   std::string worker;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
+#include "security/tls_flags.h"
 
 namespace lockstep {
 namespace {
@@ -36,6 +37,7 @@ void Declare(CLI::App& app, WorkerFlags& flags, RawFlags& raw) {
   SessionOptions& session = training.session;
   app.add_option("--coordinator", session.coordinator,
                  "host:port of the coordinator; empty: train alone");
+  AddTlsFlags(&app, &session.tls, "the coordinator's");
   app.add_option("--job", session.job, "Job to take part in");
   app.add_option("--name", session.worker, "This worker's name, unique in the job");
   app.add_option("--transport", session.transport,
