@@ -46,6 +46,7 @@ class Script {
     const Command command(line);
     lines_.clear();
     Do(command);
+    EXPECT_EQ(command.Unasked(), "") << line;
     LOCKSTEP_EXPECT_OK(CheckInvariants(fsm_->state())) << line;
     std::string text;
     for (const std::string& l : lines_) absl::StrAppend(&text, l, "\n");
@@ -68,7 +69,7 @@ class Script {
       SyncNow sync = {.job = "j"};
       sync.what.buffers = !c.Has("parameters");
       sync.what.parameters = c.Has("parameters");
-      if (c.options.contains("root")) sync.what.root = RootRank{c.Number("root", 0)};
+      if (c.Gives("root")) sync.what.root = RootRank{c.Number("root", 0)};
       Request(std::move(sync));
     } else if (c.verb == "drain") {
       Request(DrainWorker{"j", c.words.front(), c.Has("allow-waiting")});
@@ -97,7 +98,7 @@ class Script {
                      .transport = c.Text("transport", "shm"),
                      .epoch = Epoch(c.Number("epoch", 0)),
                      .log_number = LogNumber(c.Number("log", 0))};
-      const bool is_open = c.options.contains("stream");
+      const bool is_open = c.Gives("stream");
       if (!is_open) newest_[worker] = Open(worker);
       Step(MessageReceived{is_open ? StreamOf(c) : newest_[worker], std::move(hello)});
       return;
@@ -106,7 +107,7 @@ class Script {
       Open(worker);
       return;
     }
-    const StreamId stream = c.options.contains("stream") ? StreamOf(c) : newest_[worker];
+    const StreamId stream = c.Gives("stream") ? StreamOf(c) : newest_[worker];
     const JobState* job = Job();
     const Epoch epoch(c.Number("epoch", job && job->epoch ? job->epoch->id.value() : 0));
     if (what == "breaks") {

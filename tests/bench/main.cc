@@ -1,7 +1,4 @@
 // ./lockstep bench: measures the data plane with one process per rank.
-#include <signal.h>
-
-#include <atomic>
 #include <fstream>
 #include <iostream>
 #include <string>
@@ -12,11 +9,10 @@
 #include "tests/bench/bench_run.h"
 #include "tests/bench/cost_report.h"
 #include "tests/bench/report.h"
+#include "tools/process/interrupt.h"
 
 namespace lockstep {
 namespace {
-
-std::atomic<bool> interrupted = false;
 
 int Main(const std::vector<std::string>& arguments) {
   const auto parsed = ParseBenchOptions(arguments);
@@ -25,12 +21,8 @@ int Main(const std::vector<std::string>& arguments) {
     return exit->code;
   }
   const auto& options = std::get<BenchOptions>(parsed);
-  struct sigaction action = {};
-  action.sa_handler = [](int) { interrupted = true; };
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
 
-  const absl::StatusOr<nlohmann::json> report = RunBenches(options, interrupted);
+  const absl::StatusOr<nlohmann::json> report = RunBenches(options, CatchInterrupts());
   if (absl::IsCancelled(report.status())) {
     std::cerr << "bench: interrupted; everything it started has ended\n";
     return 130;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,11 +17,8 @@
 namespace lockstep {
 
 // "update ignore=bn1.* dry" as verb, words and key=value options.
-struct Command {
-  std::string verb;
-  std::vector<std::string> words;
-  std::map<std::string, std::string> options;
-
+class Command {
+ public:
   explicit Command(const std::string& line) {
     std::vector<std::string> parts = absl::StrSplit(line, ' ', absl::SkipEmpty());
     verb = parts.front();
@@ -29,7 +27,7 @@ struct Command {
       if (equals == std::string::npos) {
         words.push_back(parts[i]);
       } else {
-        options[parts[i].substr(0, equals)] = parts[i].substr(equals + 1);
+        options_[parts[i].substr(0, equals)] = parts[i].substr(equals + 1);
       }
     }
   }
@@ -37,29 +35,51 @@ struct Command {
   bool Has(const std::string& word) const {
     return std::find(words.begin(), words.end(), word) != words.end();
   }
+  bool Gives(const std::string& key) const { return Find(key) != nullptr; }
   std::string Text(const std::string& key, const std::string& otherwise) const {
-    const auto it = options.find(key);
-    return it == options.end() ? otherwise : it->second;
+    const std::string* const value = Find(key);
+    return value == nullptr ? otherwise : *value;
   }
   std::int64_t Number(const std::string& key, std::int64_t otherwise) const {
-    const auto it = options.find(key);
+    const std::string* const value = Find(key);
     std::int64_t number = otherwise;
-    if (it != options.end()) {
-      EXPECT_TRUE(absl::SimpleAtoi(it->second, &number)) << it->second;
+    if (value != nullptr) {
+      EXPECT_TRUE(absl::SimpleAtoi(*value, &number)) << *value;
     }
     return number;
   }
   absl::Duration Duration(const std::string& key, absl::Duration otherwise) const {
-    const auto it = options.find(key);
+    const std::string* const value = Find(key);
     absl::Duration duration = otherwise;
-    if (it != options.end()) {
-      EXPECT_TRUE(absl::ParseDuration(it->second, &duration)) << it->second;
+    if (value != nullptr) {
+      EXPECT_TRUE(absl::ParseDuration(*value, &duration)) << *value;
     }
     return duration;
   }
   std::vector<std::string> List(const std::string& key) const {
     return absl::StrSplit(Text(key, ""), ',', absl::SkipEmpty());
   }
+
+  // A key=value that nobody asked for: a mistake in the script. Empty: none.
+  std::string Unasked() const {
+    for (const auto& [key, value] : options_) {
+      if (!asked_.contains(key)) return key;
+    }
+    return "";
+  }
+
+  std::string verb;
+  std::vector<std::string> words;
+
+ private:
+  const std::string* Find(const std::string& key) const {
+    asked_.insert(key);
+    const auto it = options_.find(key);
+    return it == options_.end() ? nullptr : &it->second;
+  }
+
+  std::map<std::string, std::string> options_;
+  mutable std::set<std::string> asked_;
 };
 
 }  // namespace lockstep

@@ -21,7 +21,7 @@ GUARDED_INCLUDES = {
     ],
     r"torch/(?!headeronly/)|ATen/|c10/": TORCH_USERS,
     r"grpcpp/|grpc/": [
-        "proto", "coordinator/rpc", "coordinator/server", "worker/agent", "client", "tests", "tools",
+        "proto", "coordinator/rpc", "coordinator/server", "worker/agent", "client", "security", "tests", "tools",
     ],
     r"sqlite3\.h": ["coordinator/store"],
     r"re2/": ["common/policy"],

@@ -33,9 +33,13 @@ std::string Readable(const std::string& line) {
 }  // namespace
 
 std::string Story::Run(const std::string& line) {
-  const absl::Status done = Do(Command(line));
+  const Command command(line);
+  const absl::Status done = Do(command);
   EXPECT_TRUE(done.ok()) << line << ": " << done;
-  if (cluster_ != nullptr) EXPECT_EQ(cluster_->checker().violation(), "") << line;
+  EXPECT_EQ(command.Unasked(), "") << line;
+  if (cluster_ != nullptr) {
+    EXPECT_EQ(cluster_->checker().violation(), "") << line;
+  }
   return News();
 }
 
@@ -168,6 +172,9 @@ absl::Status Story::OfWorker(const Command& command) {
     cluster_->StopWorker(worker);
   } else if (command.Has("continued")) {
     cluster_->ContinueWorker(worker);
+  } else if (command.Has("cut-off")) {
+    cluster_->BlockControl(worker, ControlNet::kDown,
+                           command.Duration("for", absl::Milliseconds(500)));
   } else if (command.Has("drained")) {
     cluster_->Drain(worker);
   } else {
