@@ -38,7 +38,7 @@ ChaosRound::ChaosRound(RoundOptions options, Prng* prng, FaultDeck* deck,
       interrupted_(*interrupted),
       say_(std::move(say)) {}
 
-absl::StatusOr<RoundResult> ChaosRound::Run() {
+absl::Status ChaosRound::Run() {
   const std::set<std::string> shared_memory = SharedMemoryFiles();
   LOCKSTEP_ASSIGN_OR_RETURN(cluster_, LocalCluster::Create(options_.folder));
   absl::Status status = Start();
@@ -50,10 +50,10 @@ absl::StatusOr<RoundResult> ChaosRound::Run() {
   for (const std::string& file : SharedMemoryFiles()) {
     if (shared_memory.contains(file)) continue;
     ++result_.leaked_segments;
+    if (absl::IsCancelled(status)) status = absl::OkStatus();  // this is worse
     status.Update(absl::InternalError(absl::StrCat("/dev/shm/", file, " was left behind")));
   }
-  if (!status.ok()) return status;
-  return result_;
+  return status;
 }
 
 absl::Status ChaosRound::Start() {
@@ -92,9 +92,11 @@ absl::Status ChaosRound::Disturb() {
   while (!ended_ && job_.step() < last_step && absl::Now() < options_.last_fault) {
     LOCKSTEP_RETURN_IF_ERROR(Sleep(RandomTime(absl::Seconds(1))));
     const Fault fault = deck_.Next();
+    const std::int64_t epoch = job_.epoch();
     LOCKSTEP_RETURN_IF_ERROR(Cause(fault));
     ++result_.faults[fault];
     LOCKSTEP_RETURN_IF_ERROR(AwaitWhole());
+    disturbances_.push_back({fault, epoch, job_.epoch()});
   }
   return absl::OkStatus();
 }
@@ -274,7 +276,10 @@ absl::Status ChaosRound::Check() {
                             SerialTraining::Create(flags_));
   LOCKSTEP_RETURN_IF_ERROR(history.Replay(options_.steps, digest, *serial));
   result_.epochs = static_cast<int>(history.epochs().size());
-  result_.longest_stall_seconds = history.longest_stall_seconds();
+  for (const auto& [fault, after, last] : disturbances_) {
+    double& longest = result_.longest_stall_seconds[fault];
+    longest = std::max(longest, history.longest_stall_seconds(after, last));
+  }
   return absl::OkStatus();
 }
 

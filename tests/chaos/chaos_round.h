@@ -37,7 +37,9 @@ struct RoundOptions {
 struct RoundResult {
   std::map<Fault, int> faults;
   int epochs = 0;
-  double longest_stall_seconds = 0;  // from a committed step to the next, with a new epoch between
+  // From a committed step to the next, with a new epoch between that the fault caused; 0: it caused
+  // none.
+  std::map<Fault, double> longest_stall_seconds;
   double steps_per_second = 0;
   int leaked_segments = 0;
 };
@@ -48,10 +50,13 @@ class ChaosRound {
   ChaosRound(RoundOptions options, Prng* prng, FaultDeck* deck,
              const std::atomic<bool>* interrupted, std::function<void(const std::string&)> say);
 
-  // Everything it started has ended when it returns.
+  // Once. Everything it started has ended when it returns.
   // Errors: Cancelled: `interrupted` became true. Internal: a guarantee was broken. Others: it
   //   could not be run.
-  absl::StatusOr<RoundResult> Run();
+  absl::Status Run();
+
+  // Of Run(); where that failed, what is known.
+  const RoundResult& result() const { return result_; }
 
  private:
   absl::Status Start();
@@ -84,6 +89,11 @@ class ChaosRound {
   v1::Job job_;  // as last seen
   bool ended_ = false;  // all workers
   int victim_ = -1;     // of the last fault
+  struct Disturbance {
+    Fault fault;
+    std::int64_t after, last;  // epochs: before it, and when the job was whole again
+  };
+  std::vector<Disturbance> disturbances_;
   int late_ = -1;       // the worker that found the others finished, if any
   RoundResult result_;
 };

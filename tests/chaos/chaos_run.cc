@@ -62,28 +62,33 @@ class Run {
           absl::StrCat("cannot make the folder ", options.folder, ": ", error.message()));
     }
     const auto say = [&](const std::string& what) {
-      std::cerr << absl::StreamFormat("%6.1f s  round %d (%s)  %s\n",
-                                      absl::ToDoubleSeconds(absl::Now() - begin_), number,
-                                      options.transport, what);
+      std::cerr << absl::StreamFormat("%6.1f of %.0f s  round %d (%s)  %s\n",
+                                      absl::ToDoubleSeconds(absl::Now() - begin_),
+                                      60 * options_.minutes, number, options.transport, what);
     };
     say(absl::StrCat(options.steps, " steps", options.disturbed ? "" : ", undisturbed"));
     ChaosRound round(options, &prng_, &deck_, &interrupted_, say);
-    absl::StatusOr<RoundResult> result = round.Run();
-    if (!result.ok()) {
-      return absl::Status(result.status().code(),
+    const absl::Status status = round.Run();
+    const RoundResult& result = round.result();
+    for (const auto& [fault, times] : result.faults) totals_.faults[fault] += times;
+    totals_.leaked_segments += result.leaked_segments;
+    if (!status.ok()) {
+      return absl::Status(status.code(),
                           absl::StrCat("round ", number, " (", options.transport, "): ",
-                                       result.status().message(), "\nLogs: ", options.folder));
+                                       status.message(), "\nLogs: ", options.folder));
     }
     ++totals_.rounds;
     totals_.steps += options.steps;
-    for (const auto& [fault, times] : result->faults) totals_.faults[fault] += times;
-    totals_.epochs += result->epochs;
-    double& longest = totals_.longest_stall_seconds[options.transport];
-    longest = std::max(longest, result->longest_stall_seconds);
-    totals_.leaked_segments += result->leaked_segments;
+    totals_.epochs += result.epochs;
+    double longest = 0;
+    for (const auto& [fault, stall] : result.longest_stall_seconds) {
+      double& most = totals_.longest_stall_seconds[options.transport][fault];
+      most = std::max(most, stall);
+      longest = std::max(longest, stall);
+    }
     say(absl::StrFormat("all workers have the parameters of serial training; %d epochs, at most "
                         "%.2f s without a step",
-                        result->epochs, result->longest_stall_seconds));
+                        result.epochs, longest));
     return result;
   }
 
@@ -113,13 +118,18 @@ nlohmann::json ToJson(const ChaosOptions& options, const ChaosTotals& totals) {
     const auto found = totals.faults.find(fault);
     faults[std::string(Describe(fault))] = found == totals.faults.end() ? 0 : found->second;
   }
+  nlohmann::json stalls = nlohmann::json::object();
+  for (const auto& [transport, by_fault] : totals.longest_stall_seconds) {
+    nlohmann::json& own = stalls[transport] = nlohmann::json::object();
+    for (const auto& [fault, seconds] : by_fault) own[std::string(Describe(fault))] = seconds;
+  }
   return {{"seed", options.seed},
           {"minutes", options.minutes},
           {"rounds", totals.rounds},
           {"steps", totals.steps},
           {"faults", faults},
           {"epochs", totals.epochs},
-          {"longest_stall_seconds", totals.longest_stall_seconds},
+          {"longest_stall_seconds", stalls},
           {"leaked_segments", totals.leaked_segments}};
 }
 

@@ -22,13 +22,14 @@ struct ChaosOptions {
   absl::Status Validate() const;
 };
 
-// Sums over all rounds that were well.
+// Sums over all rounds that were well; faults and leaks also of one that failed.
 struct ChaosTotals {
   int rounds = 0;
   std::int64_t steps = 0;
   std::map<Fault, int> faults;
   int epochs = 0;
-  std::map<std::string, double> longest_stall_seconds;  // without a committed step, by transport
+  // Without a committed step, by transport.
+  std::map<std::string, std::map<Fault, double>> longest_stall_seconds;
   int leaked_segments = 0;
 };
 

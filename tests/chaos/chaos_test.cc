@@ -37,6 +37,9 @@ TEST(Chaos, ForAMinuteCostsNoJobAnything) {
   for (const auto& [name, times] : json.at("faults").items()) faults += times.get<int>();
   EXPECT_GE(faults, 4);
   EXPECT_EQ(json.at("leaked_segments"), 0);
+  for (const std::string transport : {"shm", "gloo"}) {
+    EXPECT_FALSE(json.at("longest_stall_seconds").at(transport).empty()) << transport;
+  }
 }
 
 TEST(Chaos, WrongOptionsAreNamed) {

@@ -54,9 +54,13 @@ absl::Status EpochHistory::Add(const std::string& worker, const nlohmann::json& 
 }
 
 double EpochHistory::longest_stall_seconds() const {
+  return epochs_.empty() ? 0 : longest_stall_seconds(0, epochs_.rbegin()->first);
+}
+
+double EpochHistory::longest_stall_seconds(std::int64_t after, std::int64_t last) const {
   double longest = 0;
-  for (const auto& [number, epoch] : epochs_) {
-    longest = std::max(longest, epoch.stall_seconds.value_or(0));
+  for (auto it = epochs_.upper_bound(after); it != epochs_.end() && it->first <= last; ++it) {
+    longest = std::max(longest, it->second.stall_seconds.value_or(0));
   }
   return longest;
 }

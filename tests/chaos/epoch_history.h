@@ -40,6 +40,8 @@ class EpochHistory {
   };
   const std::map<std::int64_t, Epoch>& epochs() const { return epochs_; }  // by number
   double longest_stall_seconds() const;  // of any epoch
+  // Of those behind epoch `after` up to `last`; 0: none began.
+  double longest_stall_seconds(std::int64_t after, std::int64_t last) const;
 
  private:
   std::map<std::int64_t, Epoch> epochs_;

@@ -63,6 +63,9 @@ TEST(EpochHistory, IsPutTogetherFromReportsThatEachTellAPart) {
   EXPECT_EQ(history.longest_stall_seconds(), 7);
   LOCKSTEP_ASSERT_OK(history.Add("w3", Report({run.first, run.second})));
   EXPECT_EQ(history.longest_stall_seconds(), 1.5);
+  EXPECT_EQ(history.longest_stall_seconds(1, 3), 1.5);
+  EXPECT_EQ(history.longest_stall_seconds(0, 2), 0);  // epoch 1 has no step before
+  EXPECT_EQ(history.longest_stall_seconds(3, 9), 0);  // none began
   EXPECT_EQ(history.epochs().size(), 2u);
   LOCKSTEP_EXPECT_OK(Replayed(history, run));
 }

@@ -49,7 +49,9 @@ int Main(int argc, char** argv) {
   if (!json.empty()) status.Update(WriteFile(json, counts));
   if (status.ok()) return 0;
   std::cerr << "chaos: seed " << options.seed << ": " << status.message() << "\n";
-  return absl::IsCancelled(status) ? kInterrupted : kFailed;
+  if (!absl::IsCancelled(status)) return kFailed;
+  std::cerr << "chaos: everything it started has ended\n";
+  return kInterrupted;
 }
 
 }  // namespace

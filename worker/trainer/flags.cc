@@ -62,7 +62,8 @@ void Declare(CLI::App& app, WorkerFlags& flags, RawFlags& raw) {
       ->capture_default_str();
   app.add_option("--seed", training.seed, "Of the model and the order of the data")
       ->capture_default_str();
-  app.add_option("--optimizer", raw.optimizer, "sgd, adam, adamw or adagrad")->capture_default_str();
+  app.add_option("--optimizer", raw.optimizer, "sgd, adam, adamw or adagrad")
+      ->capture_default_str();
   app.add_option("--lr", raw.lr, "Learning rate [adam, adamw: 0.002, adagrad: 0.01, sgd: 0.05]");
   app.add_option("--momentum", raw.momentum, "Of sgd [0.9]");
   app.add_option("--weight-decay", raw.weight_decay, "[adamw: 0.01, else 0]");

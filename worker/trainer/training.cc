@@ -158,7 +158,8 @@ class Training {
   absl::Status TakeStep() {
     const MonoTime start = clock_.Now();
     const Revision before = session_->revision();
-    const std::span<const std::int64_t> indices = sampler_.Batch(session_->samples(), session_->rank());
+    const std::span<const std::int64_t> indices =
+        sampler_.Batch(session_->samples(), session_->rank());
     const auto samples = static_cast<std::int64_t>(indices.size());
     LOCKSTEP_RETURN_IF_ERROR(session_->BeforeForward());
     at::Tensor loss;  // not defined: no data left
