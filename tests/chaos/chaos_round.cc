@@ -3,7 +3,10 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -92,11 +95,10 @@ absl::Status ChaosRound::Disturb() {
   while (!ended_ && job_.step() < last_step && absl::Now() < options_.last_fault) {
     LOCKSTEP_RETURN_IF_ERROR(Sleep(RandomTime(absl::Seconds(1))));
     const Fault fault = deck_.Next();
-    const std::int64_t epoch = job_.epoch();
+    disturbances_.push_back({fault, job_.epoch()});
     LOCKSTEP_RETURN_IF_ERROR(Cause(fault));
     ++result_.faults[fault];
     LOCKSTEP_RETURN_IF_ERROR(AwaitWhole());
-    disturbances_.push_back({fault, epoch, job_.epoch()});
   }
   return absl::OkStatus();
 }
@@ -276,9 +278,11 @@ absl::Status ChaosRound::Check() {
                             SerialTraining::Create(flags_));
   LOCKSTEP_RETURN_IF_ERROR(history.Replay(options_.steps, digest, *serial));
   result_.epochs = static_cast<int>(history.epochs().size());
-  for (const auto& [fault, after, last] : disturbances_) {
+  std::int64_t last = std::numeric_limits<std::int64_t>::max();
+  for (const auto& [fault, after] : std::views::reverse(disturbances_)) {
     double& longest = result_.longest_stall_seconds[fault];
     longest = std::max(longest, history.longest_stall_seconds(after, last));
+    last = after;
   }
   return absl::OkStatus();
 }

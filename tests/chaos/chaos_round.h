@@ -91,7 +91,7 @@ class ChaosRound {
   int victim_ = -1;     // of the last fault
   struct Disturbance {
     Fault fault;
-    std::int64_t after, last;  // epochs: before it, and when the job was whole again
+    std::int64_t after;  // the epoch before it; those from there to the next fault's are its own
   };
   std::vector<Disturbance> disturbances_;
   int late_ = -1;       // the worker that found the others finished, if any
