@@ -188,7 +188,7 @@ absl::Status ChaosRound::ChangePolicy() {
 }
 
 absl::Status ChaosRound::AwaitWhole() {
-  std::optional<std::int64_t> whole_at;  // the step behind which all members trained
+  std::int64_t whole_at = -1;  // the step behind which all members trained
   absl::Time alone_since = absl::InfiniteFuture();  // the victim, as all others have ended
   for (const absl::Time end = absl::Now() + kPatience; absl::Now() < end;) {
     LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<int> running, StillRunning());
@@ -208,10 +208,10 @@ absl::Status ChaosRound::AwaitWhole() {
                        std::ranges::count(workers, v1::Worker::STATE_TRAINING,
                                           &v1::Worker::state) == kWorkers;
     if (!whole) {
-      whole_at.reset();
-    } else if (!whole_at.has_value()) {
+      whole_at = -1;
+    } else if (whole_at < 0) {
       whole_at = job_.step();
-    } else if (job_.step() > *whole_at) {
+    } else if (job_.step() > whole_at) {
       return absl::OkStatus();
     }
   }
