@@ -15,6 +15,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/mono_time.h"
 #include "coordinator/server/server.h"
@@ -34,18 +35,6 @@ struct Flags {
   std::string port_file;
   bool verbose = false;
 };
-
-// Appears under its name only when complete.
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  const std::string draft = absl::StrCat(path, ".", getpid(), ".tmp");
-  std::FILE* file = std::fopen(draft.c_str(), "w");
-  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (file != nullptr) written = std::fclose(file) == 0 && written;
-  if (written && std::rename(draft.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  const absl::Status failed = absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
-  std::remove(draft.c_str());
-  return failed;
-}
 
 // Blocks the signals that end the program; a thread waits for them instead, so
 // that no code runs inside a signal handler.

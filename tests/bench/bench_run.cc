@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "client/client.h"
+#include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "tests/bench/cost_plan.h"
 #include "tests/bench/cost_report.h"

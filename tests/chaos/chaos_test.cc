@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/base/files.h"
 #include "common/base/status_matchers.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "common/base/files.h"
 #include "tests/chaos/chaos_run.h"
 #include "tools/process/interrupt.h"
-#include "worker/trainer/report.h"
 
 namespace lockstep {
 namespace {

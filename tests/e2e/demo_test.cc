@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/files.h"
 #include "common/base/status_matchers.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

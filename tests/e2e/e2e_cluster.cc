@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/files.h"
 #include "common/base/status_matchers.h"
 #include "gtest/gtest.h"
 

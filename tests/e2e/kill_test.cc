@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/files.h"
 #include "common/base/status_matchers.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/e2e_cluster.h"

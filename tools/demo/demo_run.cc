@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/client.h"
+#include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "lockstep/v1/job.pb.h"
 #include "tools/demo/progress.h"

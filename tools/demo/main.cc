@@ -6,6 +6,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "tools/demo/demo_run.h"
 #include "tools/demo/report_page.h"
@@ -13,7 +14,6 @@
 #include "tools/local_cluster/local_cluster.h"
 #include "tools/process/interrupt.h"
 #include "tools/process/runfiles.h"
-#include "worker/trainer/report.h"
 
 namespace lockstep {
 namespace {

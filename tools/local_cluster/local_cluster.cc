@@ -3,13 +3,12 @@
 #include <signal.h>
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "tools/process/runfiles.h"
 
@@ -143,14 +142,6 @@ std::set<std::string> SharedMemoryFiles() {
     names.insert(entry.path().filename().string());
   }
   return names;
-}
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 }  // namespace lockstep

@@ -76,9 +76,6 @@ absl::StatusOr<std::string> FindMnist();
 // Names of what there is in shared memory now, of any process.
 std::set<std::string> SharedMemoryFiles();
 
-// The whole file. Errors: NotFound.
-absl::StatusOr<std::string> ReadFile(const std::string& path);
-
 }  // namespace lockstep
 
 #endif  // LOCKSTEP_TOOLS_LOCAL_CLUSTER_LOCAL_CLUSTER_H_

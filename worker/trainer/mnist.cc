@@ -1,11 +1,10 @@
 #include "worker/trainer/mnist.h"
 
 #include <cstddef>
-#include <fstream>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/files.h"
 #include "common/base/status_macros.h"
 
 namespace lockstep {
@@ -55,15 +54,12 @@ absl::StatusOr<std::vector<std::uint8_t>> ParseBody(absl::string_view file, absl
   return std::vector<std::uint8_t>(body.begin(), body.end());
 }
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream bytes;
-  if (file) bytes << file.rdbuf();
-  if (!file) {
-    return absl::NotFoundError(absl::StrCat(
-        "cannot read '", path, "'; --data must name the folder of the four MNIST idx files"));
-  }
-  return bytes.str();
+absl::StatusOr<std::string> ReadIdx(const std::string& path) {
+  absl::StatusOr<std::string> bytes = ReadFile(path);
+  if (bytes.ok()) return bytes;
+  return absl::Status(bytes.status().code(),
+                      absl::StrCat(bytes.status().message(),
+                                   "; --data must name the folder of the four MNIST idx files"));
 }
 
 }  // namespace
@@ -103,8 +99,8 @@ absl::StatusOr<LabeledImages> LoadMnist(const std::string& folder, MnistPart par
       absl::StrCat(folder, "/", part == MnistPart::kTrain ? "train" : "t10k");
   const std::string images_file = prefix + "-images-idx3-ubyte";
   const std::string labels_file = prefix + "-labels-idx1-ubyte";
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::string images_bytes, ReadFile(images_file));
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::string labels_bytes, ReadFile(labels_file));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string images_bytes, ReadIdx(images_file));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string labels_bytes, ReadIdx(labels_file));
   LabeledImages images;
   LOCKSTEP_ASSIGN_OR_RETURN(images.pixels, ParseIdxImages(images_file, images_bytes));
   LOCKSTEP_ASSIGN_OR_RETURN(images.labels, ParseIdxLabels(labels_file, labels_bytes));

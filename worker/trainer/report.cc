@@ -1,12 +1,5 @@
 #include "worker/trainer/report.h"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
-
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
@@ -62,19 +55,6 @@ std::string ToJson(const TrainingReport& report) {
     if (epoch.stall_seconds.has_value()) entry["stall_seconds"] = *epoch.stall_seconds;
   }
   return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
-}
-
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
-  std::ofstream file(temporary, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const std::string why = std::strerror(errno);
-    std::remove(temporary.c_str());
-    return absl::UnavailableError(absl::StrCat("cannot write '", path, "': ", why));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace lockstep

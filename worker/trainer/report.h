@@ -71,10 +71,6 @@ struct TrainingReport {
 // Numbers that JSON has no word for (NaN, infinities) become null.
 std::string ToJson(const TrainingReport& report);
 
-// Writes `text` to `path` whole or not at all (a new file, renamed).
-// Errors: Unavailable says which file and what the system said.
-absl::Status WriteFile(const std::string& path, const std::string& text);
-
 }  // namespace lockstep
 
 #endif  // LOCKSTEP_WORKER_TRAINER_REPORT_H_

@@ -55,17 +55,5 @@ TEST(Report, HoldsEveryFigureUnderItsName) {
     "revision": 2})"));
 }
 
-TEST(WriteFile, ReplacesTheFileOrSaysWhyNot) {
-  const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/report.json";
-  LOCKSTEP_ASSERT_OK(WriteFile(path, "old"));
-  LOCKSTEP_ASSERT_OK(WriteFile(path, "new"));
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  EXPECT_EQ(text.str(), "new");
-  EXPECT_THAT(WriteFile("/no/such/folder/report.json", "x"),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       testing::HasSubstr("'/no/such/folder/report.json': No such file")));
-}
-
 }  // namespace
 }  // namespace lockstep

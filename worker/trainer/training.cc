@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "c10/core/Device.h"
 #include "c10/core/GradMode.h"
+#include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/mono_time.h"
 #include "common/base/status_macros.h"

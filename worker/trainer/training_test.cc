@@ -139,7 +139,7 @@ TEST_F(TrainAlone, AFileThatCannotBeWrittenIsNamed) {
   TrainingOptions options = Options();
   options.steps = 1;
   options.report = "/no/such/folder/report.json";
-  EXPECT_THAT(Run(options), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("/no/such/folder")));
+  EXPECT_THAT(Run(options), StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such/folder")));
 }
 
 }  // namespace
