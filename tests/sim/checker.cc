@@ -94,6 +94,8 @@ bool Checker::MayBeLost(Epoch epoch, const std::string& whose) {
   if (lines_.size() > 1 && last_step() == 0) return true;
   const EpochSeen& before = whole->second;
   if (replicas_ < 2 || before.members.size() < 2) return true;
+  // Whoever comes back after the job has gone on without them comes too late.
+  if (given_up_ == whole_) return true;
   const EpochSeen& now = epochs_.at(epoch);
   int missing = 0, out = 0, keepers = 0;
   for (const auto& [worker, incarnation] : before.joined) {
@@ -106,7 +108,10 @@ bool Checker::MayBeLost(Epoch epoch, const std::string& whose) {
     ++missing;
     if (is_out_({worker, incarnation})) ++out;
   }
-  if (out >= std::min(keepers, 2)) return true;
+  if (out >= std::min(keepers, 2)) {
+    given_up_ = whole_;
+    return true;
+  }
   Break(missing > 1 ? "needless loss" : "one history",
         absl::StrCat(whose, " loses the state in epoch ", epoch.value(), ", where ", missing,
                      " members of epoch ", whole_.value(), " are missing, of which ", out,

@@ -116,6 +116,7 @@ class Checker final {
   std::vector<Line> lines_;
   std::map<Epoch, EpochSeen> epochs_;
   Epoch whole_;  // the newest epoch that all members have begun
+  Epoch given_up_;  // whose state was lost, as it may be, in a later one
   std::map<std::pair<Epoch, std::int64_t>, Attempt> attempts_;
   std::map<std::pair<Epoch, LogNumber>, std::int64_t> applied_;
   std::map<Revision, SyncPolicy> answered_;
