@@ -106,7 +106,9 @@ absl::Status ChaosRound::Disturb() {
 
 absl::Status ChaosRound::Cause(Fault fault) {
   const int victim = static_cast<int>(prng_.Below(kWorkers));
-  victim_ = victim;
+  const bool spares_workers = fault == Fault::kKillCoordinator ||
+                              fault == Fault::kPauseCoordinator || fault == Fault::kChangePolicy;
+  victim_ = spares_workers ? -1 : victim;
   ChildProcess& worker = cluster_->worker(victim);
   ChildProcess& coordinator = cluster_->coordinator();
   const auto say = [&](absl::string_view more) {

@@ -88,7 +88,7 @@ class ChaosRound {
   std::unique_ptr<Client> client_;
   v1::Job job_;  // as last seen
   bool ended_ = false;  // all workers
-  int victim_ = -1;     // of the last fault
+  int victim_ = -1;     // the worker of the last fault; -1: it touched none
   struct Disturbance {
     Fault fault;
     std::int64_t after;  // the epoch before it; those from there to the next fault's are its own
