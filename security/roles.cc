@@ -68,7 +68,8 @@ absl::Status CheckMayCall(const std::set<Role>& roles, absl::string_view method)
   if (found == Methods().end()) {
     return absl::PermissionDeniedError(absl::StrCat("nobody may call ", method.substr(0, 200)));
   }
-  const bool may = std::ranges::any_of(roles, [&](Role role) { return found->second.contains(role); });
+  const bool may =
+      std::ranges::any_of(roles, [&](Role role) { return found->second.contains(role); });
   if (may) return absl::OkStatus();
   const auto name = [](std::string* out, Role role) { absl::StrAppend(out, RoleName(role)); };
   return absl::PermissionDeniedError(absl::StrCat(

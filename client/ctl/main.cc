@@ -43,7 +43,8 @@ ExitCode Main(int argc, char** argv) {
   if (context.timeout == absl::ZeroDuration()) {
     return FailUsage("--timeout is 0; expected a time above 0, as 500ms, 10s or 2m");
   }
-  absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(context.coordinator, context.tls);
+  absl::StatusOr<std::unique_ptr<Client>> client =
+      Client::Connect(context.coordinator, context.tls);
   if (!client.ok()) return FailUsage(std::string(client.status().message()));
   context.client = *std::move(client);
   return chosen();

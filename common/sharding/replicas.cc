@@ -1,7 +1,6 @@
 #include "common/sharding/replicas.h"
 
 #include <algorithm>
-#include <cstddef>
 
 #include "common/manifest/dtype.h"
 
@@ -23,13 +22,20 @@ int BuddyOf(int owner, int world_size, int optimizer_replicas) {
   return (owner + 1) % world_size;
 }
 
+std::vector<int> OwnersKeptBy(int rank, int world_size, int optimizer_replicas) {
+  std::vector<int> owners = {rank};
+  const int before = (rank + world_size - 1) % world_size;
+  if (BuddyOf(before, world_size, optimizer_replicas) == rank) owners.push_back(before);
+  return owners;
+}
+
 std::vector<std::vector<Shard>> CopiesOf(const ShardPlan& plan, int optimizer_replicas) {
   const int world_size = static_cast<int>(plan.shards.size());
   std::vector<std::vector<Shard>> copies(world_size);
-  for (int owner = 0; owner < world_size; ++owner) copies[owner].push_back(plan.shards[owner]);
-  for (int owner = 0; owner < world_size; ++owner) {
-    const int buddy = BuddyOf(owner, world_size, optimizer_replicas);
-    if (buddy >= 0) copies[buddy].push_back(plan.shards[owner]);
+  for (int rank = 0; rank < world_size; ++rank) {
+    for (const int owner : OwnersKeptBy(rank, world_size, optimizer_replicas)) {
+      copies[rank].push_back(plan.shards[owner]);
+    }
   }
   return copies;
 }
@@ -54,14 +60,15 @@ std::vector<HandOver> HandOversOf(int drained, const ShardPlan& plan, int optimi
 
 std::int64_t StateBytes(const ShardPlan& plan, int rank, int optimizer_replicas,
                         std::int64_t element_bytes) {
-  const std::vector<Shard> copies = CopiesOf(plan, optimizer_replicas)[rank];
+  const int world_size = static_cast<int>(plan.shards.size());
   std::int64_t bytes = 0;
-  for (std::size_t i = 0; i < copies.size(); ++i) {
-    bytes += copies[i].elements() * element_bytes;
+  for (const int owner : OwnersKeptBy(rank, world_size, optimizer_replicas)) {
+    const Shard& copy = plan.shards[owner];
+    bytes += copy.elements() * element_bytes;
     for (const Block& block : plan.blocks) {
-      const std::int64_t elements = ElementsIn(copies[i], block);
+      const std::int64_t elements = ElementsIn(copy, block);
       if (block.dtype != DType::kFloat32) bytes += elements * kFloatBytes;
-      if (i > 0) bytes += elements * ElementBytes(block.dtype);
+      if (owner != rank) bytes += elements * ElementBytes(block.dtype);
     }
   }
   return bytes;
@@ -69,9 +76,11 @@ std::int64_t StateBytes(const ShardPlan& plan, int rank, int optimizer_replicas,
 
 std::int64_t ElementBytesOf(const ShardPlan& plan, int rank, int optimizer_replicas,
                             std::int64_t state_bytes) {
-  const std::vector<std::vector<Shard>> copies = CopiesOf(plan, optimizer_replicas);
+  const int world_size = static_cast<int>(plan.shards.size());
   std::int64_t elements = 0;
-  for (const Shard& copy : copies[rank]) elements += copy.elements();
+  for (const int owner : OwnersKeptBy(rank, world_size, optimizer_replicas)) {
+    elements += plan.shards[owner].elements();
+  }
   return (state_bytes - StateBytes(plan, rank, optimizer_replicas, 0)) / elements;
 }
 

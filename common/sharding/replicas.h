@@ -12,12 +12,14 @@
 
 namespace lockstep {
 
-// The ranges of the flat space of which each rank of an epoch holds copies, by rank: its
-// own shard first, then, with two replicas and more than one rank, that of the rank before.
-std::vector<std::vector<Shard>> CopiesOf(const ShardPlan& plan, int optimizer_replicas);
-
 // The rank that keeps another copy of the shard of `owner`; -1: nobody does.
 int BuddyOf(int owner, int world_size, int optimizer_replicas);
+
+// The ranks whose shards a rank keeps: itself first, then the one of which it is the buddy, if any.
+std::vector<int> OwnersKeptBy(int rank, int world_size, int optimizer_replicas);
+
+// Their ranges of the flat space, by the rank that keeps them.
+std::vector<std::vector<Shard>> CopiesOf(const ShardPlan& plan, int optimizer_replicas);
 
 // A copy of the shard of rank `owner` that rank `to` is given.
 struct HandOver {

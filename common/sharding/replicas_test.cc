@@ -45,6 +45,13 @@ TEST(BuddyOf, IsTheNextRankIfThereAreReplicasAndAnotherRank) {
   EXPECT_EQ(BuddyOf(0, 1, 2), -1);
 }
 
+TEST(OwnersKeptBy, AreTheRankAndTheOneBeforeItIfItIsABuddy) {
+  EXPECT_THAT(OwnersKeptBy(1, 3, 1), ElementsAre(1));
+  EXPECT_THAT(OwnersKeptBy(1, 3, 2), ElementsAre(1, 0));
+  EXPECT_THAT(OwnersKeptBy(0, 3, 2), ElementsAre(0, 2));
+  EXPECT_THAT(OwnersKeptBy(0, 1, 2), ElementsAre(0));
+}
+
 TEST(HandOversOf, GiveEachShardToTheNextRankThatDoesNotKeepIt) {
   EXPECT_THAT(HandOversOf(1, PlanOf(4), 1), ElementsAre(HandOver{1, 2}));
   EXPECT_THAT(HandOversOf(3, PlanOf(4), 1), ElementsAre(HandOver{3, 0}));

@@ -1,12 +1,9 @@
 // The coordinator program: flags, signals, exit codes.
 //
 // Exit code 0: stopped by a signal; 1: failure; 2: wrong usage.
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>

@@ -6,11 +6,10 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <optional>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/files.h"
 #include "common/base/status_macros.h"
 
 namespace lockstep {
@@ -83,10 +82,7 @@ absl::StatusOr<Json> RankGroup::Receive(int rank, absl::Duration timeout) {
 }
 
 absl::Status RankGroup::Explain(int rank, const absl::Status& status) const {
-  std::ifstream file(LogPath(rank));
-  std::ostringstream text;
-  text << file.rdbuf();
-  const std::string log = text.str();
+  const std::string log = ReadFile(LogPath(rank)).value_or("");
   return absl::Status(
       status.code(),
       absl::StrCat("rank ", rank, " of ", options_.name, ": ", status.message(), "; its log ends:\n",

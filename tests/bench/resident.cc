@@ -1,23 +1,13 @@
 #include "tests/bench/resident.h"
 
 #include <fstream>
-#include <sstream>
 #include <string>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "common/base/files.h"
 
 namespace lockstep {
-namespace {
-
-std::string TextOf(const char* path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-}  // namespace
 
 std::int64_t FieldBytes(absl::string_view text, absl::string_view field) {
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
@@ -32,10 +22,10 @@ std::int64_t FieldBytes(absl::string_view text, absl::string_view field) {
 }
 
 Resident MeasureResident() {
-  const std::string status = TextOf("/proc/self/status");
+  const std::string status = ReadFile("/proc/self/status").value_or("");
   return {.now_bytes = FieldBytes(status, "VmRSS"),
           .peak_bytes = FieldBytes(status, "VmHWM"),
-          .proportional_bytes = FieldBytes(TextOf("/proc/self/smaps_rollup"), "Pss")};
+          .proportional_bytes = FieldBytes(ReadFile("/proc/self/smaps_rollup").value_or(""), "Pss")};
 }
 
 void ForgetPeak() { std::ofstream("/proc/self/clear_refs") << "5"; }

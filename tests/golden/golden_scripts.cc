@@ -2,14 +2,13 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/files.h"
 #include "gtest/gtest.h"
 
 namespace lockstep {
@@ -40,13 +39,6 @@ std::string Replay(const std::string& text, const RunCommand& run) {
   return std::string(absl::StripTrailingAsciiWhitespace(out)) + "\n";
 }
 
-std::string Read(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 }  // namespace
 
 void ExpectScriptsHold(const std::string& folder, const std::function<RunCommand()>& begin) {
@@ -58,12 +50,14 @@ void ExpectScriptsHold(const std::string& folder, const std::function<RunCommand
   const char* root = std::getenv("BUILD_WORKSPACE_DIRECTORY");
   for (const std::filesystem::path& path : paths) {
     SCOPED_TRACE(path);
-    const std::string text = Read(path);
-    const std::string replayed = Replay(text, begin());
+    const absl::StatusOr<std::string> text = ReadFile(path);
+    ASSERT_TRUE(text.ok()) << text.status();
+    const std::string replayed = Replay(*text, begin());
     if (std::getenv("REWRITE") != nullptr && root != nullptr) {
-      std::ofstream(std::filesystem::path(root) / path) << replayed;
+      const absl::Status written = WriteFile(std::filesystem::path(root) / path, replayed);
+      EXPECT_TRUE(written.ok()) << written;
     } else {
-      EXPECT_EQ(replayed, text);
+      EXPECT_EQ(replayed, *text);
     }
   }
 }

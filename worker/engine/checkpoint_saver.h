@@ -5,8 +5,8 @@
 //   Finish(): what each has written is gathered         --> a thread of rank 0 writes the manifest
 //
 // Nothing waits for a disk but Await() and AwaitOutcome(). A write that failed costs the
-// checkpoint, not the training: the log says why. It outlives epochs; what an epoch leaves unfinished is no
-// checkpoint. Files and their format: worker/checkpoint. Used by one thread.
+// checkpoint, not the training: the log says why. It outlives epochs; what an epoch leaves
+// unfinished is no checkpoint. Files and their format: worker/checkpoint. Used by one thread.
 #ifndef LOCKSTEP_WORKER_ENGINE_CHECKPOINT_SAVER_H_
 #define LOCKSTEP_WORKER_ENGINE_CHECKPOINT_SAVER_H_
 

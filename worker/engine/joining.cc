@@ -49,13 +49,9 @@ absl::StatusOr<std::vector<ShardCopy>> MakeCopies(const OptimizerConfig& optimiz
                                                   const Manifest& manifest, const ShardPlan& plan,
                                                   int rank, int replicas, DeviceMath* math) {
   std::vector<ShardCopy> copies;
-  LOCKSTEP_ASSIGN_OR_RETURN(ShardCopy own, MakeCopy(rank, optimizer, manifest, plan, math));
-  copies.push_back(std::move(own));
-  const int world_size = static_cast<int>(plan.shards.size());
-  for (int owner = 0; owner < world_size; ++owner) {
-    if (BuddyOf(owner, world_size, replicas) != rank) continue;
-    LOCKSTEP_ASSIGN_OR_RETURN(ShardCopy other, MakeCopy(owner, optimizer, manifest, plan, math));
-    copies.push_back(std::move(other));
+  for (const int owner : OwnersKeptBy(rank, static_cast<int>(plan.shards.size()), replicas)) {
+    LOCKSTEP_ASSIGN_OR_RETURN(ShardCopy copy, MakeCopy(owner, optimizer, manifest, plan, math));
+    copies.push_back(std::move(copy));
   }
   return copies;
 }
