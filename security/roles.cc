@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -54,13 +55,11 @@ absl::string_view RoleName(Role role) {
   return "";
 }
 
-std::set<Role> RolesOf(const std::vector<std::string>& certificate_names) {
-  std::set<Role> roles;
+std::optional<Role> RoleOf(absl::string_view name) {
   for (const Role role : kRoles) {
-    const std::string name = absl::StrCat(RoleName(role), ".role.lockstep");
-    if (std::ranges::find(certificate_names, name) != certificate_names.end()) roles.insert(role);
+    if (name == RoleName(role)) return role;
   }
-  return roles;
+  return std::nullopt;
 }
 
 absl::Status CheckMayCall(const std::set<Role>& roles, absl::string_view method) {
@@ -75,7 +74,8 @@ absl::Status CheckMayCall(const std::set<Role>& roles, absl::string_view method)
   return absl::PermissionDeniedError(absl::StrCat(
       method, " takes the role ", absl::StrJoin(found->second, " or ", name), "; the caller ",
       roles.empty() ? "has none" : absl::StrCat("is ", absl::StrJoin(roles, ", ", name)),
-      ". A role is given by a DNS name in the caller's certificate, as in operator.role.lockstep"));
+      ". A role is given by a DNS name in the caller's certificate, as in operator.role.lockstep, or "
+      "with its token"));
 }
 
 }  // namespace lockstep

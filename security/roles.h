@@ -3,9 +3,8 @@
 #ifndef LOCKSTEP_SECURITY_ROLES_H_
 #define LOCKSTEP_SECURITY_ROLES_H_
 
+#include <optional>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -19,10 +18,7 @@ enum class Role {
 };
 
 absl::string_view RoleName(Role role);  // "viewer"
-
-// By the DNS names of a certificate: one of "viewer.role.lockstep", "worker.role.lockstep" and
-// "operator.role.lockstep" gives that role. Other names give none.
-std::set<Role> RolesOf(const std::vector<std::string>& certificate_names);
+std::optional<Role> RoleOf(absl::string_view name);
 
 // `method`: "/lockstep.v1.JobService/GetJob". Errors: PermissionDenied says which role is needed,
 // or that nobody may call it.

@@ -16,11 +16,13 @@
 
 namespace lockstep {
 
-// Those of a server. Errors: Validate()'s.
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsOf(const TlsFiles& tls);
+// Those of a server. Errors: ValidateForServer()'s.
+// `may_lack_certificate`: clients who show none are not turned away yet: they may have a token.
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsOf(
+    const TlsFiles& tls, bool may_lack_certificate = false);
 
-// Those of a client, who also checks that the server's certificate is of the host it dialled.
-// Errors: Validate()'s.
+// Those of a client, who also checks that the server's certificate is of the host it dialled. The
+// file with the token is read for each call. Errors: ValidateForClient()'s.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsOf(
     const TlsFiles& tls);
 

@@ -8,17 +8,23 @@
 
 namespace lockstep {
 
-// Paths of PEM files; all of them, or none: without TLS.
+// Paths of files. None: without TLS.
 struct TlsFiles {
-  std::string certificate;  // this side's, with the chain to the authority if there is one
-  std::string key;          // its private key
-  std::string authorities;  // the certificates that the other side's must be signed by
+  std::string certificate;  // PEM; this side's, with the chain to the authority if there is one
+  std::string key;          // PEM; its private key
+  std::string authorities;  // PEM; the certificates that the other side's must be signed by
+  // Of a client: a bearer token, which says who it is, instead of a certificate or besides one.
+  std::string token;
 
-  bool empty() const { return certificate.empty() && key.empty() && authorities.empty(); }
+  bool empty() const {
+    return certificate.empty() && key.empty() && authorities.empty() && token.empty();
+  }
 
-  // Errors: InvalidArgument: only some are given. NotFound, PermissionDenied: one of them cannot
-  //   be read; named.
-  absl::Status Validate() const;
+  // Errors: InvalidArgument: some are missing: a server takes the three of PEM, a client
+  //   authorities and a certificate with its key, or a token, or both. NotFound,
+  //   PermissionDenied: one of them cannot be read; named.
+  absl::Status ValidateForServer() const;
+  absl::Status ValidateForClient() const;
 };
 
 }  // namespace lockstep

@@ -3,14 +3,16 @@
 # unprotected in DIR: for clusters that matter use the authority that you have.
 #
 #   tools/dev_ca.sh DIR server HOST [HOST...]     the coordinator's: names and addresses of its host
-#   tools/dev_ca.sh DIR ROLE NAME                 a viewer's, worker's or operator's
+#   tools/dev_ca.sh DIR ROLE NAME [job=JOB...] [worker=WORKER...]
+#                                                 a viewer's, worker's or operator's; bound to these
+#                                                 jobs, and to attend under these names
 #
 # DIR/ca.pem: what the other side is checked with (--tls-authorities); DIR/NAME.pem and
 # DIR/NAME.key: --tls-certificate and --tls-key. The server's NAME is "server".
 set -euo pipefail
 
 usage() {
-  sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 (($# >= 3)) || usage
@@ -19,8 +21,8 @@ shift 2
 case $role in
   server) name=server ;;
   viewer | worker | operator)
-    (($# == 1)) || usage
     name=$1
+    shift
     ;;
   *) usage ;;
 esac
@@ -39,6 +41,12 @@ if [[ $role == server ]]; then
   usage_of_key=serverAuth
 else
   names=("DNS:$role.role.lockstep")
+  for binding in "$@"; do
+    case $binding in
+      job=?* | worker=?*) names+=("DNS:${binding#*=}.${binding%%=*}.lockstep") ;;
+      *) usage ;;
+    esac
+  done
   usage_of_key=clientAuth
 fi
 openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$name" \

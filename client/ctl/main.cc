@@ -27,7 +27,7 @@ ExitCode Main(int argc, char** argv) {
   app.add_option("--coordinator", context.coordinator, "HOST:PORT of the coordinator")
       ->envname("LOCKSTEP_COORDINATOR")
       ->capture_default_str();
-  AddTlsFlags(&app, &context.tls, "the coordinator's");
+  AddClientTlsFlags(&app, &context.tls);
   app.add_flag("--json", context.json, "print JSON");
   AddDuration(&app, "--timeout", &context.timeout,
               "time to wait for an answer (default 10s), for --wait (1m), or to watch (no "

@@ -9,7 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/status_macros.h"
+#include "grpcpp/alarm.h"
 #include "proto/convert/convert.h"
 #include "proto/convert/status_convert.h"
 
@@ -18,12 +21,14 @@ namespace {
 
 using Reactor = grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendResponse>;
 
-// The writing half. Thread-safe. gRPC runs no reaction inside StartWrite() or
-// Finish(), so both may be called under the lock.
-class AttendWriter final : public AttendSink {
+// The writing half. Thread-safe. gRPC runs no reaction inside StartWrite(), Finish() or
+// TryCancel(), so they may be called under the lock.
+class AttendWriter final : public AttendSink, public std::enable_shared_from_this<AttendWriter> {
  public:
-  AttendWriter(Coordinator* coordinator, Reactor* reactor, const AttendLimits& limits)
-      : coordinator_(coordinator), limits_(limits), reactor_(reactor) {}
+  // `context`: the call's; as long as the reactor.
+  AttendWriter(Coordinator* coordinator, Reactor* reactor, grpc::CallbackServerContext* context,
+               const AttendLimits& limits)
+      : coordinator_(coordinator), limits_(limits), reactor_(reactor), context_(context) {}
 
   // Before the first message is read, hence before the first Send().
   void SetStream(StreamId stream) {
@@ -71,14 +76,34 @@ class AttendWriter final : public AttendSink {
 
   // The reactor is about to be deleted.
   void Detach() {
+    // Declared first, so that it goes without the lock.
+    std::unique_ptr<grpc::Alarm> cut_off;
     MutexLock lock(&mu_);
     reactor_ = nullptr;
+    cut_off = std::move(cut_off_);
   }
 
  private:
   void EndLocked(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (!end_.has_value()) end_ = why;
+    if (!end_.has_value()) {
+      end_ = why;
+      CutOffLaterLocked();
+    }
     PumpLocked();
+  }
+
+  // A write to a worker that does not read stays in flight for ever, and holds up the end.
+  void CutOffLaterLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (reactor_ == nullptr) return;
+    cut_off_ = std::make_unique<grpc::Alarm>();
+    cut_off_->Set(absl::ToChronoTime(absl::Now() + limits_.end_timeout),
+                  [writer = shared_from_this()](bool is_due) {
+                    if (is_due) writer->CutOff();
+                  });
+  }
+  void CutOff() {
+    MutexLock lock(&mu_);
+    if (reactor_ != nullptr) context_->TryCancel();
   }
 
   void PumpLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -100,6 +125,8 @@ class AttendWriter final : public AttendSink {
   Mutex mu_;
   StreamId stream_ ABSL_GUARDED_BY(mu_);
   Reactor* reactor_ ABSL_GUARDED_BY(mu_);
+  grpc::CallbackServerContext* const context_;
+  std::unique_ptr<grpc::Alarm> cut_off_ ABSL_GUARDED_BY(mu_);
   std::deque<v1::AttendResponse> waiting_ ABSL_GUARDED_BY(mu_);
   std::size_t waiting_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   v1::AttendResponse in_flight_ ABSL_GUARDED_BY(mu_);
@@ -110,9 +137,21 @@ class AttendWriter final : public AttendSink {
 
 class AttendReactor final : public Reactor {
  public:
-  AttendReactor(Coordinator* coordinator, const AttendLimits& limits)
+  AttendReactor(Coordinator* coordinator, Gate* gate, grpc::CallbackServerContext* context,
+                const AttendLimits& limits)
       : coordinator_(coordinator),
-        writer_(std::make_shared<AttendWriter>(coordinator, this, limits)) {
+        gate_(gate),
+        caller_(CallerOf(*context)),
+        who_(WhoCalls(*context)),
+        limits_(limits),
+        rate_(limits.messages, gate->Now()),
+        writer_(std::make_shared<AttendWriter>(coordinator, this, context, limits)) {
+    const absl::Status admitted = gate_->BeginStream(StreamKind::kAttend, who_);
+    if (!admitted.ok()) {
+      writer_->End(admitted);
+      return;
+    }
+    is_counted_ = true;
     absl::StatusOr<StreamId> stream = coordinator_->OpenStream(writer_);
     if (!stream.ok()) {
       writer_->End(stream.status());
@@ -120,6 +159,7 @@ class AttendReactor final : public Reactor {
     }
     stream_ = *stream;
     writer_->SetStream(stream_);
+    AwaitHello();
     StartRead(&request_);
   }
 
@@ -150,21 +190,43 @@ class AttendReactor final : public Reactor {
   void OnDone() override {
     writer_->Detach();
     if (stream_.valid()) coordinator_->PostStreamBroke(stream_);
+    if (is_counted_) gate_->EndStream(StreamKind::kAttend, who_);
     delete this;
   }
 
  private:
   absl::StatusOr<WorkerMessage> Decode() {
+    if (!rate_.Admit(limits_.messages, gate_->Now())) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the worker sends more than ", limits_.messages.per_second, " messages a second and ",
+          limits_.messages.burst, " at once, the limit"));
+    }
     absl::StatusOr<WorkerMessage> message = FromProto(request_);
     if (!message.ok()) return message;
-    const bool is_hello = std::holds_alternative<Hello>(*message);
-    if (is_hello == greeted_) {
+    const auto* hello = std::get_if<Hello>(&*message);
+    if ((hello != nullptr) == greeted_) {
       return absl::InvalidArgumentError(
           greeted_ ? "a second Hello came on the stream; open a new one"
                    : "the first message of a stream must be Hello");
     }
-    greeted_ = true;
+    if (hello != nullptr) {
+      LOCKSTEP_RETURN_IF_ERROR(gate_->AdmitHello(caller_, hello->job, hello->worker));
+      greeted_ = true;
+      hello_alarm_.Cancel();
+    }
     return message;
+  }
+
+  // The alarm may ring after this reactor is deleted, and then finds the writer detached.
+  void AwaitHello() {
+    hello_alarm_.Set(absl::ToChronoTime(absl::Now() + limits_.hello_timeout),
+                     [coordinator = coordinator_, stream = stream_, writer = writer_,
+                      timeout = limits_.hello_timeout](bool is_due) {
+                       if (!is_due) return;
+                       coordinator->PostStreamBroke(stream);
+                       writer->End(absl::DeadlineExceededError(
+                           absl::StrCat("no Hello came within ", absl::FormatDuration(timeout))));
+                     });
   }
 
   // The coordinator hears of it at once: the status may wait for a write.
@@ -174,17 +236,25 @@ class AttendReactor final : public Reactor {
   }
 
   Coordinator* const coordinator_;
+  Gate* const gate_;
+  const Caller caller_;
+  const std::string who_;
+  const AttendLimits limits_;
+  RateBucket rate_;
   const std::shared_ptr<AttendWriter> writer_;
   StreamId stream_;
   v1::AttendRequest request_;
+  bool is_counted_ = false;
   bool greeted_ = false;
+  grpc::Alarm hello_alarm_;
 };
 
 }  // namespace
 
 grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendResponse>* NewAttendStream(
-    Coordinator* coordinator, const AttendLimits& limits) {
-  return new AttendReactor(coordinator, limits);
+    Coordinator* coordinator, Gate* gate, grpc::CallbackServerContext* context,
+    const AttendLimits& limits) {
+  return new AttendReactor(coordinator, gate, context, limits);
 }
 
 }  // namespace lockstep

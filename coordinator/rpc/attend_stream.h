@@ -2,27 +2,36 @@
 //
 //   open --End(), cancel, broken read or write, a bound--> ending --> finished
 //
-// One read and one write are in flight; what waits to be written is bounded. What
-// waits when the coordinator ends the stream is still written before the status.
+// One read and one write are in flight; what waits to be written is bounded, and so is how often a
+// worker speaks and how long it may be silent before its Hello. What waits when the coordinator
+// ends the stream is still written before the status.
 // Two objects: the reactor, which gRPC deletes in OnDone, and the sink, which the
 // coordinator may hold a little longer.
 #ifndef LOCKSTEP_COORDINATOR_RPC_ATTEND_STREAM_H_
 #define LOCKSTEP_COORDINATOR_RPC_ATTEND_STREAM_H_
 
+#include "absl/time/time.h"
+#include "coordinator/rpc/gate.h"
 #include "coordinator/runtime/coordinator.h"
 #include "grpcpp/grpcpp.h"
 #include "lockstep/v1/membership.pb.h"
+#include "security/rate_limiter.h"
 
 namespace lockstep {
 
 struct AttendLimits {
   std::size_t max_waiting_messages = 1000;
   std::size_t max_waiting_bytes = 64u << 20;
+  absl::Duration hello_timeout = absl::Seconds(10);
+  // For a worker to read the end of its stream; one that does not is cut off.
+  absl::Duration end_timeout = absl::Seconds(5);
+  Rate messages = {.per_second = 200, .burst = 2000};
 };
 
-// The reactor deletes itself. `coordinator` outlives it.
+// The reactor deletes itself. `coordinator` and `gate` outlive it.
 grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendResponse>* NewAttendStream(
-    Coordinator* coordinator, const AttendLimits& limits);
+    Coordinator* coordinator, Gate* gate, grpc::CallbackServerContext* context,
+    const AttendLimits& limits);
 
 }  // namespace lockstep
 

@@ -11,6 +11,7 @@
 #include "coordinator/rpc/read_job.h"
 #include "coordinator/rpc/view_convert.h"
 #include "coordinator/rpc/watch_stream.h"
+#include "security/caller.h"
 
 namespace lockstep {
 namespace {
@@ -18,9 +19,12 @@ namespace {
 constexpr PageLimits kJobPages = {.default_size = 100, .max_size = 1000};
 constexpr PageLimits kWorkerPages = {.default_size = 1000, .max_size = 1000};
 
-void FillJobs(const ClusterState& state, const Page& page, v1::ListJobsResponse* response) {
+// Those that the caller may use.
+void FillJobs(const ClusterState& state, const Caller& caller, const Page& page,
+              v1::ListJobsResponse* response) {
   PageFill fill(page);
   for (auto it = state.jobs.upper_bound(page.after); it != state.jobs.end(); ++it) {
+    if (!CheckMayUse(caller, it->first).ok()) continue;
     if (!fill.Fits()) {
       response->set_next_page_token(PageToken("jobs", std::prev(it)->first));
       return;
@@ -71,6 +75,7 @@ grpc::ServerUnaryReactor* AppendEntry(Coordinator* coordinator,
 grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* context,
                                                 const v1::CreateJobRequest* request,
                                                 v1::CreateJobResponse* response) {
+  if (auto* refused = Refuse(gate_, context, *request, request->spec().name())) return refused;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   auto completion = std::make_shared<Completion>(reactor);
   absl::StatusOr<JobSpec> spec = FromProto(request->spec());
@@ -96,6 +101,7 @@ grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* con
 grpc::ServerUnaryReactor* JobService::GetJob(grpc::CallbackServerContext* context,
                                              const v1::GetJobRequest* request,
                                              v1::GetJobResponse* response) {
+  if (auto* refused = Refuse(gate_, context, *request, request->job())) return refused;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   ReadJob(coordinator_, request->job(), std::make_shared<Completion>(reactor),
           [response](const JobState& job) {
@@ -108,6 +114,7 @@ grpc::ServerUnaryReactor* JobService::GetJob(grpc::CallbackServerContext* contex
 grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* context,
                                                const v1::ListJobsRequest* request,
                                                v1::ListJobsResponse* response) {
+  if (auto* refused = Refuse(gate_, context, *request, "")) return refused;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   auto completion = std::make_shared<Completion>(reactor);
   const absl::StatusOr<Page> page =
@@ -116,12 +123,13 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
     completion->Finish(page.status());
     return reactor;
   }
-  coordinator_->Read([=, this, page = *page](const ClusterState* state) {
+  coordinator_->Read([=, this, page = *page, caller = CallerOf(*context)](
+                         const ClusterState* state) {
     if (state == nullptr) {
       completion->Finish(NoState(*coordinator_));
       return;
     }
-    FillJobs(*state, page, response);
+    FillJobs(*state, caller, page, response);
     completion->Finish(absl::OkStatus());
   });
   return reactor;
@@ -130,6 +138,7 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
 grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* context,
                                                 const v1::DeleteJobRequest* request,
                                                 v1::DeleteJobResponse* response) {
+  if (auto* refused = Refuse(gate_, context, *request, request->job())) return refused;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   auto completion = std::make_shared<Completion>(reactor);
   const absl::Status name = CheckJobName(request->job());
@@ -147,6 +156,7 @@ grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* con
 grpc::ServerUnaryReactor* JobService::ListWorkers(grpc::CallbackServerContext* context,
                                                   const v1::ListWorkersRequest* request,
                                                   v1::ListWorkersResponse* response) {
+  if (auto* refused = Refuse(gate_, context, *request, request->job())) return refused;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   auto completion = std::make_shared<Completion>(reactor);
   const absl::StatusOr<Page> page =
@@ -165,6 +175,7 @@ grpc::ServerUnaryReactor* JobService::ListWorkers(grpc::CallbackServerContext* c
 grpc::ServerUnaryReactor* JobService::GetShardPlan(grpc::CallbackServerContext* context,
                                                    const v1::GetShardPlanRequest* request,
                                                    v1::GetShardPlanResponse* response) {
+  if (auto* refused = Refuse(gate_, context, *request, request->job())) return refused;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   ReadJob(coordinator_, request->job(), std::make_shared<Completion>(reactor),
           [response](const JobState& job) {
@@ -178,6 +189,7 @@ grpc::ServerUnaryReactor* JobService::GetShardPlan(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* JobService::DrainWorker(grpc::CallbackServerContext* context,
                                                   const v1::DrainWorkerRequest* request,
                                                   v1::DrainWorkerResponse* response) {
+  if (auto* refused = Refuse(gate_, context, *request, request->job())) return refused;
   return AppendEntry(coordinator_, context, CheckJobName(request->job()),
                      lockstep::DrainWorker{.job = request->job(),
                                            .worker = request->worker(),
@@ -188,13 +200,14 @@ grpc::ServerUnaryReactor* JobService::DrainWorker(grpc::CallbackServerContext* c
 grpc::ServerUnaryReactor* JobService::CheckpointNow(grpc::CallbackServerContext* context,
                                                     const v1::CheckpointNowRequest* request,
                                                     v1::CheckpointNowResponse* response) {
+  if (auto* refused = Refuse(gate_, context, *request, request->job())) return refused;
   return AppendEntry(coordinator_, context, CheckJobName(request->job()),
                      lockstep::CheckpointNow{request->job()}, response);
 }
 
 grpc::ServerWriteReactor<v1::WatchJobResponse>* JobService::WatchJob(
     grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) {
-  return NewWatchStream(coordinator_, request->job());
+  return NewWatchStream(coordinator_, gate_, *context, *request);
 }
 
 }  // namespace lockstep

@@ -4,16 +4,17 @@
 #ifndef LOCKSTEP_COORDINATOR_RPC_JOB_SERVICE_H_
 #define LOCKSTEP_COORDINATOR_RPC_JOB_SERVICE_H_
 
+#include "coordinator/rpc/gate.h"
 #include "coordinator/runtime/coordinator.h"
 #include "grpcpp/grpcpp.h"
 #include "lockstep/v1/job.grpc.pb.h"
 
 namespace lockstep {
 
-// Thread-safe. `coordinator` outlives it.
+// Thread-safe. `coordinator` and `gate` outlive it.
 class JobService final : public v1::JobService::CallbackService {
  public:
-  explicit JobService(Coordinator* coordinator) : coordinator_(coordinator) {}
+  JobService(Coordinator* coordinator, Gate* gate) : coordinator_(coordinator), gate_(gate) {}
 
   grpc::ServerUnaryReactor* CreateJob(grpc::CallbackServerContext* context,
                                       const v1::CreateJobRequest* request,
@@ -44,6 +45,7 @@ class JobService final : public v1::JobService::CallbackService {
 
  private:
   Coordinator* const coordinator_;
+  Gate* const gate_;
 };
 
 }  // namespace lockstep

@@ -4,7 +4,7 @@ namespace lockstep {
 
 grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendResponse>* MembershipService::Attend(
     grpc::CallbackServerContext* context) {
-  return NewAttendStream(coordinator_, limits_);
+  return NewAttendStream(coordinator_, gate_, context, limits_);
 }
 
 }  // namespace lockstep

@@ -9,17 +9,18 @@
 
 namespace lockstep {
 
-// Thread-safe. `coordinator` outlives it.
+// Thread-safe. `coordinator` and `gate` outlive it.
 class MembershipService final : public v1::MembershipService::CallbackService {
  public:
-  explicit MembershipService(Coordinator* coordinator, const AttendLimits& limits = {})
-      : coordinator_(coordinator), limits_(limits) {}
+  MembershipService(Coordinator* coordinator, Gate* gate, const AttendLimits& limits)
+      : coordinator_(coordinator), gate_(gate), limits_(limits) {}
 
   grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendResponse>* Attend(
       grpc::CallbackServerContext* context) override;
 
  private:
   Coordinator* const coordinator_;
+  Gate* const gate_;
   const AttendLimits limits_;
 };
 

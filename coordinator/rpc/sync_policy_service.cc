@@ -142,6 +142,7 @@ void FillRevisions(const JobState& job, std::int64_t below, const Page& page,
 grpc::ServerUnaryReactor* SyncPolicyService::GetSyncPolicy(grpc::CallbackServerContext* context,
                                                            const v1::GetSyncPolicyRequest* request,
                                                            v1::GetSyncPolicyResponse* response) {
+  if (auto* refused = Refuse(gate_, context, *request, request->job())) return refused;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   ReadJob(coordinator_, request->job(), std::make_shared<Completion>(reactor),
           [response, number = request->revision()](const JobState& job) {
@@ -162,6 +163,7 @@ grpc::ServerUnaryReactor* SyncPolicyService::GetSyncPolicy(grpc::CallbackServerC
 grpc::ServerUnaryReactor* SyncPolicyService::UpdateSyncPolicy(
     grpc::CallbackServerContext* context, const v1::UpdateSyncPolicyRequest* request,
     v1::UpdateSyncPolicyResponse* response) {
+  if (auto* refused = Refuse(gate_, context, *request, request->job())) return refused;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   auto completion = std::make_shared<Completion>(reactor);
   absl::StatusOr<lockstep::UpdateSyncPolicy> update = Decode(*request);
@@ -169,6 +171,9 @@ grpc::ServerUnaryReactor* SyncPolicyService::UpdateSyncPolicy(
     completion->Finish(update.status());
     return reactor;
   }
+  // Of a caller who is known nobody else's name is taken.
+  const std::string caller = CallerOf(*context).name;
+  if (!caller.empty()) update->author = caller;
   const std::string name = update->job;
   coordinator_->Submit(*std::move(update), [this, name, response, completion](
                                                const absl::StatusOr<Reply>& reply) {
@@ -188,6 +193,7 @@ grpc::ServerUnaryReactor* SyncPolicyService::UpdateSyncPolicy(
 grpc::ServerUnaryReactor* SyncPolicyService::PreviewSyncPolicy(
     grpc::CallbackServerContext* context, const v1::PreviewSyncPolicyRequest* request,
     v1::PreviewSyncPolicyResponse* response) {
+  if (auto* refused = Refuse(gate_, context, *request, request->job())) return refused;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   auto completion = std::make_shared<Completion>(reactor);
   absl::Status status = CheckJobName(request->job());
@@ -230,6 +236,7 @@ grpc::ServerUnaryReactor* SyncPolicyService::PreviewSyncPolicy(
 grpc::ServerUnaryReactor* SyncPolicyService::ListSyncPolicyRevisions(
     grpc::CallbackServerContext* context, const v1::ListSyncPolicyRevisionsRequest* request,
     v1::ListSyncPolicyRevisionsResponse* response) {
+  if (auto* refused = Refuse(gate_, context, *request, request->job())) return refused;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   auto completion = std::make_shared<Completion>(reactor);
   const absl::StatusOr<Page> page =
@@ -255,6 +262,7 @@ grpc::ServerUnaryReactor* SyncPolicyService::ListSyncPolicyRevisions(
 grpc::ServerUnaryReactor* SyncPolicyService::SyncNow(grpc::CallbackServerContext* context,
                                                      const v1::SyncNowRequest* request,
                                                      v1::SyncNowResponse* response) {
+  if (auto* refused = Refuse(gate_, context, *request, request->job())) return refused;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   auto completion = std::make_shared<Completion>(reactor);
   absl::StatusOr<lockstep::SyncNow> sync = Decode(*request);

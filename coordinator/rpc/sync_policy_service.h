@@ -4,16 +4,17 @@
 #ifndef LOCKSTEP_COORDINATOR_RPC_SYNC_POLICY_SERVICE_H_
 #define LOCKSTEP_COORDINATOR_RPC_SYNC_POLICY_SERVICE_H_
 
+#include "coordinator/rpc/gate.h"
 #include "coordinator/runtime/coordinator.h"
 #include "grpcpp/grpcpp.h"
 #include "lockstep/v1/policy.grpc.pb.h"
 
 namespace lockstep {
 
-// Thread-safe. `coordinator` outlives it.
+// Thread-safe. `coordinator` and `gate` outlive it.
 class SyncPolicyService final : public v1::SyncPolicyService::CallbackService {
  public:
-  explicit SyncPolicyService(Coordinator* coordinator) : coordinator_(coordinator) {}
+  SyncPolicyService(Coordinator* coordinator, Gate* gate) : coordinator_(coordinator), gate_(gate) {}
 
   grpc::ServerUnaryReactor* GetSyncPolicy(grpc::CallbackServerContext* context,
                                           const v1::GetSyncPolicyRequest* request,
@@ -33,6 +34,7 @@ class SyncPolicyService final : public v1::SyncPolicyService::CallbackService {
 
  private:
   Coordinator* const coordinator_;
+  Gate* const gate_;
 };
 
 }  // namespace lockstep

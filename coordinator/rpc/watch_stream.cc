@@ -5,9 +5,12 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/time/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/status_macros.h"
 #include "coordinator/rpc/read_job.h"
 #include "coordinator/rpc/view_convert.h"
+#include "grpcpp/alarm.h"
 #include "proto/convert/status_convert.h"
 
 namespace lockstep {
@@ -31,7 +34,7 @@ class WatchWriter {
       return;
     }
     seen_ = true;
-    if (writing_) {
+    if (writing_ || pausing_) {
       is_stale_ = true;
       return;
     }
@@ -41,12 +44,19 @@ class WatchWriter {
     reactor_->StartWrite(&response_);
   }
 
-  // Whether the state must be looked at again.
-  bool OnWriteDone() {
+  // Nothing is written before OnPauseOver(), but the end.
+  void OnWriteDone() {
     MutexLock lock(&mu_);
     writing_ = false;
+    pausing_ = true;
     FinishIfDueLocked();
-    return is_stale_ && !end_.has_value();
+  }
+
+  // Whether the state must be looked at again.
+  bool OnPauseOver() {
+    MutexLock lock(&mu_);
+    pausing_ = false;
+    return is_stale_ && reactor_ != nullptr && !end_.has_value();
   }
 
   void End(const absl::Status& why) {
@@ -77,18 +87,36 @@ class WatchWriter {
   v1::WatchJobResponse response_ ABSL_GUARDED_BY(mu_);
   bool seen_ ABSL_GUARDED_BY(mu_) = false;
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool pausing_ ABSL_GUARDED_BY(mu_) = false;
   bool is_stale_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
 };
 
+void Look(Coordinator* coordinator, const std::string& job,
+          const std::shared_ptr<WatchWriter>& writer) {
+  coordinator->Read([=](const ClusterState* state) {
+    if (state == nullptr) {
+      writer->End(NoState(*coordinator));
+      return;
+    }
+    const auto found = state->jobs.find(job);
+    writer->OnState(found == state->jobs.end() ? nullptr : &found->second);
+  });
+}
+
 class WatchReactor final : public Reactor {
  public:
-  WatchReactor(Coordinator* coordinator, const std::string& job)
-      : coordinator_(coordinator), job_(job), writer_(std::make_shared<WatchWriter>(this, job)) {
-    const absl::Status name = CheckJobName(job_);
-    if (!name.ok()) {
-      writer_->End(name);
+  WatchReactor(Coordinator* coordinator, Gate* gate, const grpc::ServerContextBase& context,
+               const v1::WatchJobRequest& request)
+      : coordinator_(coordinator),
+        gate_(gate),
+        who_(WhoCalls(context)),
+        job_(request.job()),
+        writer_(std::make_shared<WatchWriter>(this, job_)) {
+    const absl::Status admitted = Admit(context, request);
+    if (!admitted.ok()) {
+      writer_->End(admitted);
       return;
     }
     watch_ = coordinator_->Watch(
@@ -97,46 +125,54 @@ class WatchReactor final : public Reactor {
   }
 
   void OnWriteDone(bool ok) override {
-    const bool again = writer_->OnWriteDone();
+    writer_->OnWriteDone();
     if (!ok) {
       writer_->End(absl::UnavailableError("the watcher's stream is broken"));
-    } else if (again) {
-      Look();
+      return;
     }
+    // It may ring after this reactor is deleted, and then finds the writer detached.
+    // A new one for each pause, since the one before may still be in its callback.
+    pause_ = std::make_unique<grpc::Alarm>();
+    pause_->Set(absl::ToChronoTime(absl::Now() + kWatchPause),
+                [coordinator = coordinator_, job = job_, writer = writer_](bool is_due) {
+                  if (is_due && writer->OnPauseOver()) Look(coordinator, job, writer);
+                });
   }
 
   void OnCancel() override { writer_->End(absl::CancelledError("the watcher cancelled")); }
 
   void OnDone() override {
     if (watch_.valid()) coordinator_->CloseWatch(watch_);
+    if (is_counted_) gate_->EndStream(StreamKind::kWatch, who_);
     writer_->Detach();
     delete this;
   }
 
  private:
-  void Look() {
-    coordinator_->Read([coordinator = coordinator_, job = job_,
-                        writer = writer_](const ClusterState* state) {
-      if (state == nullptr) {
-        writer->End(NoState(*coordinator));
-        return;
-      }
-      const auto found = state->jobs.find(job);
-      writer->OnState(found == state->jobs.end() ? nullptr : &found->second);
-    });
+  absl::Status Admit(const grpc::ServerContextBase& context, const v1::WatchJobRequest& request) {
+    LOCKSTEP_RETURN_IF_ERROR(gate_->Admit(context, request, job_));
+    LOCKSTEP_RETURN_IF_ERROR(CheckJobName(job_));
+    LOCKSTEP_RETURN_IF_ERROR(gate_->BeginStream(StreamKind::kWatch, who_));
+    is_counted_ = true;
+    return absl::OkStatus();
   }
 
   Coordinator* const coordinator_;
+  Gate* const gate_;
+  const std::string who_;
   const std::string job_;
   const std::shared_ptr<WatchWriter> writer_;
   Coordinator::WatchId watch_;
+  bool is_counted_ = false;
+  std::unique_ptr<grpc::Alarm> pause_;
 };
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::WatchJobResponse>* NewWatchStream(Coordinator* coordinator,
-                                                               const std::string& job) {
-  return new WatchReactor(coordinator, job);
+grpc::ServerWriteReactor<v1::WatchJobResponse>* NewWatchStream(
+    Coordinator* coordinator, Gate* gate, const grpc::ServerContextBase& context,
+    const v1::WatchJobRequest& request) {
+  return new WatchReactor(coordinator, gate, context, request);
 }
 
 }  // namespace lockstep

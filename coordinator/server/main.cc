@@ -107,6 +107,9 @@ int Main(int argc, char** argv) {
   app.add_option("--listen", flags.server.listen, "HOST:PORT to serve on; port 0: any free one")
       ->capture_default_str();
   AddTlsFlags(&app, &flags.server.tls, "callers'");
+  app.add_option("--tokens", flags.server.tokens,
+                 "file that lists the hashes of bearer tokens and what their holders may do; takes "
+                 "TLS, and callers with a token need no certificate; read again when it changes");
   app.add_flag("--insecure", flags.server.insecure,
                "serve other hosts without TLS: whoever reaches the port can change all jobs");
   app.add_option("--store", flags.store,

@@ -16,6 +16,7 @@
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "security/authorization.h"
+#include "security/token_file.h"
 #include "security/tls.h"
 
 namespace lockstep {
@@ -27,6 +28,9 @@ constexpr int kMaxMessageBytes = 64 << 20;
 constexpr int kKeepaliveTimeMs = 10'000;
 constexpr int kKeepaliveTimeoutMs = 5'000;
 constexpr int kMinPingIntervalMs = 2'000;
+// Of one connection.
+constexpr int kMaxConcurrentStreams = 10'000;
+constexpr int kHandshakeTimeoutMs = 10'000;
 // Calls that are still open when the server stops are cut off after this.
 constexpr std::chrono::milliseconds kStopGrace(500);
 
@@ -57,11 +61,12 @@ bool IsLoopback(absl::string_view listen) {
 
 class CoordinatorServer::Impl {
  public:
-  Impl(std::unique_ptr<Coordinator> coordinator, const AttendLimits& attend_limits)
+  Impl(std::unique_ptr<Coordinator> coordinator, const ServerOptions& options, const Clock* clock)
       : coordinator_(std::move(coordinator)),
-        jobs_(coordinator_.get()),
-        policies_(coordinator_.get()),
-        membership_(coordinator_.get(), attend_limits) {}
+        gate_(options.call_limits, clock),
+        jobs_(coordinator_.get(), &gate_),
+        policies_(coordinator_.get(), &gate_),
+        membership_(coordinator_.get(), &gate_, options.attend_limits) {}
 
   ~Impl() { Stop(); }
 
@@ -80,6 +85,8 @@ class CoordinatorServer::Impl {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                                kMinPingIntervalMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxConcurrentStreams);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     builder.RegisterService(&jobs_);
     builder.RegisterService(&policies_);
@@ -107,6 +114,7 @@ class CoordinatorServer::Impl {
  private:
   // Services outlive the server, and the coordinator outlives the services.
   const std::unique_ptr<Coordinator> coordinator_;
+  Gate gate_;
   JobService jobs_;
   SyncPolicyService policies_;
   MembershipService membership_;
@@ -123,12 +131,21 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
         " and change all jobs, since there is no TLS; give a certificate (--tls-certificate), or "
         "say --insecure if the network is yours alone"));
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(std::shared_ptr<grpc::ServerCredentials> credentials,
-                            ServerCredentialsOf(options.tls));
-  if (!options.tls.empty()) Authorize(credentials.get());
+  std::shared_ptr<TokenFile> tokens;
+  if (!options.tokens.empty()) {
+    if (options.tls.empty()) {
+      return absl::InvalidArgumentError(
+          "tokens take TLS: without it they could be read by others on their way");
+    }
+    LOCKSTEP_ASSIGN_OR_RETURN(tokens, TokenFile::Open(options.tokens, clock));
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      std::shared_ptr<grpc::ServerCredentials> credentials,
+      ServerCredentialsOf(options.tls, /*may_lack_certificate=*/tokens != nullptr));
+  if (!options.tls.empty()) Authorize(credentials.get(), std::move(tokens));
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> coordinator,
                             Coordinator::Start(std::move(store), clock));
-  auto impl = std::make_unique<Impl>(std::move(coordinator), options.attend_limits);
+  auto impl = std::make_unique<Impl>(std::move(coordinator), options, clock);
   LOCKSTEP_RETURN_IF_ERROR(impl->Listen(options.listen, std::move(credentials)));
   return std::unique_ptr<CoordinatorServer>(new CoordinatorServer(std::move(impl)));
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/mono_time.h"
 #include "coordinator/rpc/attend_stream.h"
+#include "coordinator/rpc/gate.h"
 #include "coordinator/store/store.h"
 #include "security/tls_files.h"
 
@@ -19,9 +20,13 @@ struct ServerOptions {
   std::string listen = "127.0.0.1:7070";  // HOST:PORT; port 0: any free one
   // Callers then show certificates, and may do what their roles allow (security/roles.h).
   TlsFiles tls;
+  // Path of a list of bearer tokens (security/token_list.h); takes TLS. Callers with one need no
+  // certificate. Empty: none are known.
+  std::string tokens;
   // Without TLS whoever reaches the port may do everything: beyond loopback only if this is set.
   bool insecure = false;
   AttendLimits attend_limits;
+  CallLimits call_limits;
 };
 
 // Whether only processes of this host can reach the address.
@@ -33,7 +38,7 @@ class CoordinatorServer {
   // Recovers from the store and serves. `clock` outlives it.
   // Errors: InvalidArgument: no HOST:PORT. FailedPrecondition: the port is
   //   taken, or the address is not of this host, or it is beyond loopback and neither
-  //   secured nor meant to be insecure. Those of TlsFiles and of Coordinator::Start().
+  //   secured nor meant to be insecure. InvalidArgument: tokens without TLS. Those of TokenFile, TlsFiles and of Coordinator::Start().
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(const ServerOptions& options,
                                                                   std::unique_ptr<Store> store,
                                                                   const Clock* clock);

@@ -24,6 +24,7 @@ GUARDED_INCLUDES = {
         "proto", "coordinator/rpc", "coordinator/server", "worker/agent", "client", "security", "tests", "tools",
     ],
     r"sqlite3\.h": ["coordinator/store"],
+    r"openssl/": ["security"],
     r"re2/": ["common/policy"],
     r"spdlog/|fmt/": ["common/base"],
     r"xxhash\.h": ["common/base"],

@@ -1,7 +1,4 @@
 // A coordinator with certificates, and those who call it.
-#include <stdlib.h>
-
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -9,43 +6,21 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/client.h"
+#include "common/base/files.h"
 #include "common/base/status_matchers.h"
 #include "coordinator/server/server.h"
 #include "coordinator/store/memory_store.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "security/tls_files.h"
+#include "security/token_list.h"
+#include "tests/security/authority.h"
 #include "worker/agent/grpc_link.h"
 
 namespace lockstep {
 namespace {
 
 using testing::HasSubstr;
-
-// Certificates of an authority of its own.
-class Authority {
- public:
-  Authority() {
-    std::string folder = absl::StrCat(testing::TempDir(), "/XXXXXX");
-    EXPECT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-  }
-
-  // The arguments of dev_ca.sh. `environment`: "DAYS=1".
-  void Make(const std::string& arguments, const std::string& environment = "") const {
-    const std::string command =
-        absl::StrCat(environment, " tools/dev_ca.sh ", folder_, " ", arguments);
-    ASSERT_EQ(std::system(command.c_str()), 0) << command;
-  }
-  TlsFiles Of(const std::string& name) const {
-    return {.certificate = absl::StrCat(folder_, "/", name, ".pem"),
-            .key = absl::StrCat(folder_, "/", name, ".key"),
-            .authorities = folder_ + "/ca.pem"};
-  }
-
- private:
-  std::string folder_;
-};
 
 class TlsTest : public testing::Test {
  protected:
@@ -150,12 +125,92 @@ TEST_F(TlsTest, RenewedFilesAreTakenWithoutARestart) {
   LOCKSTEP_EXPECT_OK(listed);
 }
 
-TEST(TlsFiles, AllOrNoneAreGivenAndCanBeRead) {
-  LOCKSTEP_EXPECT_OK(TlsFiles().Validate());
-  EXPECT_THAT((TlsFiles{.certificate = "/c"}).Validate(),
+class TokenTest : public TlsTest {
+ protected:
+  TokenTest() {
+    Write("");
+    auto server = CoordinatorServer::Start(
+        {.listen = "127.0.0.1:0", .tls = authority_.Of("server"), .tokens = tokens_},
+        std::make_unique<MemoryStore>(), &clock_);
+    EXPECT_THAT(server, IsOk());
+    server_ = *std::move(server);
+  }
+  void Write(const std::string& more) {
+    LOCKSTEP_EXPECT_OK(WriteFile(
+        tokens_, absl::StrCat(Sha256("op"), " oscar operator\n", Sha256("w"),
+                              " w0 worker job=j worker=w0\n", Sha256("late"),
+                              " late operator expires=2020-01-01T00:00:00Z\n", more)));
+  }
+
+  const std::string tokens_ = authority_.folder() + "/tokens";
+};
+
+TEST_F(TokenTest, ATokenStandsForACertificate) {
+  LOCKSTEP_EXPECT_OK(CreateJob(authority_.WithToken("op\n"), "j"));
+  LOCKSTEP_EXPECT_OK(Attend(authority_.WithToken("w")));
+  LOCKSTEP_EXPECT_OK(CreateJob(authority_.Of("alice"), "k")) << "certificates are good as before";
+  EXPECT_THAT(CreateJob(authority_.WithToken("w"), "l"),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+}
+
+TEST_F(TokenTest, WithoutAGoodOneNobodyIsServed) {
+  const auto unauthenticated = [](const char* why) {
+    return StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr(why));
+  };
+  EXPECT_THAT(ListJobs(authority_.WithToken("wrong")), unauthenticated("does not know"));
+  EXPECT_THAT(ListJobs(authority_.WithToken("late")), unauthenticated("late expired at 2020"));
+  TlsFiles both = authority_.Of("alice");
+  both.token = authority_.WithToken("wrong").token;
+  EXPECT_THAT(ListJobs(both), unauthenticated("does not know")) << "a token is not passed over";
+}
+
+TEST_F(TokenTest, TokensThatAreAddedOrTakenAwayNeedNoRestart) {
+  const TlsFiles renewed = authority_.WithToken("new");
+  EXPECT_FALSE(ListJobs(renewed).ok());
+  Write(Sha256("new") + " nora viewer\n");
+  absl::Status listed = absl::UnavailableError("not asked yet");
+  for (int i = 0; i < 100 && !listed.ok(); ++i) {
+    listed = ListJobs(renewed);
+    if (!listed.ok()) absl::SleepFor(absl::Milliseconds(100));
+  }
+  LOCKSTEP_EXPECT_OK(listed);
+}
+
+TEST_F(TokenTest, ARevisionIsOfTheCallerWhateverItSays) {
+  LOCKSTEP_ASSERT_OK(CreateJob(authority_.WithToken("op"), "j"));
+  const auto client = Client::Connect(server_->address(), authority_.WithToken("op"));
+  LOCKSTEP_ASSERT_OK(client);
+  v1::UpdateSyncPolicyRequest request;
+  request.set_job("j");
+  request.set_author("somebody else");
+  request.mutable_policy()->set_broadcast_buffers(false);
+  const auto revision = (*client)->UpdateSyncPolicy(request);
+  LOCKSTEP_ASSERT_OK(revision);
+  EXPECT_EQ(revision->author(), "oscar");
+}
+
+TEST(Tokens, TakeTls) {
+  const RealClock clock;
+  EXPECT_THAT(CoordinatorServer::Start({.listen = "127.0.0.1:0", .tokens = "/t"},
+                                       std::make_unique<MemoryStore>(), &clock),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("TLS")));
+}
+
+TEST(TlsFiles, ThoseThatAreNeededAreGivenAndCanBeRead) {
+  LOCKSTEP_EXPECT_OK(TlsFiles().ValidateForServer());
+  LOCKSTEP_EXPECT_OK(TlsFiles().ValidateForClient());
+  EXPECT_THAT((TlsFiles{.certificate = "/c"}).ValidateForServer(),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/c")));
-  EXPECT_THAT((TlsFiles{.key = "/k"}).Validate(),
+  EXPECT_THAT((TlsFiles{.key = "/k"}).ValidateForClient(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("certificate")));
+  EXPECT_THAT((TlsFiles{.token = "/t"}).ValidateForClient(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/t")));
+  const Authority authority;
+  TlsFiles files = authority.WithToken("t");
+  files.authorities = "";
+  EXPECT_THAT(files.ValidateForClient(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("authorities")));
+  EXPECT_THAT(files.ValidateForServer(), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 }  // namespace

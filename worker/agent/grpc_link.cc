@@ -20,7 +20,7 @@ absl::Status GrpcLinkOptions::Validate() const {
     return absl::InvalidArgumentError(absl::StrCat(
         "connect_timeout is ", absl::FormatDuration(connect_timeout), "; expected more than 0"));
   }
-  return tls.Validate();
+  return tls.ValidateForClient();
 }
 
 absl::StatusOr<std::unique_ptr<CoordinatorLink>> ConnectToCoordinator(

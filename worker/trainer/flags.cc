@@ -37,7 +37,7 @@ void Declare(CLI::App& app, WorkerFlags& flags, RawFlags& raw) {
   SessionOptions& session = training.session;
   app.add_option("--coordinator", session.coordinator,
                  "host:port of the coordinator; empty: train alone");
-  AddTlsFlags(&app, &session.tls, "the coordinator's");
+  AddClientTlsFlags(&app, &session.tls);
   app.add_option("--job", session.job, "Job to take part in");
   app.add_option("--name", session.worker, "This worker's name, unique in the job");
   app.add_option("--transport", session.transport,
