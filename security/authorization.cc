@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "common/base/status_macros.h"
+#include "security/authentication.h"
 
 namespace lockstep {
 namespace {
@@ -18,8 +18,6 @@ namespace {
 constexpr char kName[] = "lockstep-name";
 constexpr char kJob[] = "lockstep-job";
 constexpr char kWorker[] = "lockstep-worker";
-
-constexpr absl::string_view kScheme = "bearer ";
 
 absl::string_view View(const grpc::string_ref& text) { return {text.data(), text.size()}; }
 
@@ -47,7 +45,18 @@ class Authorizer final : public grpc::AuthMetadataProcessor {
  private:
   absl::Status Check(const InputMetadata& metadata, grpc::AuthContext* context,
                      OutputMetadata* consumed) {
-    LOCKSTEP_ASSIGN_OR_RETURN(const Caller caller, Identify(metadata, *context, consumed));
+    Shown shown;
+    const auto header = metadata.find("authorization");
+    if (header != metadata.end()) {
+      shown.authorization = std::string(View(header->second));
+      consumed->emplace("authorization", *shown.authorization);
+    }
+    for (std::string& name : Values(*context, GRPC_X509_CN_PROPERTY_NAME)) {
+      shown.common_name = std::move(name);
+    }
+    shown.dns_names = Values(*context, GRPC_X509_SAN_PROPERTY_NAME);
+    shown.has_certificate = !shown.common_name.empty() || !shown.dns_names.empty();
+    LOCKSTEP_ASSIGN_OR_RETURN(const Caller caller, Authenticate(shown, tokens_.get()));
     const auto path = metadata.find(":path");
     LOCKSTEP_RETURN_IF_ERROR(
         CheckMayCall(caller.roles, path == metadata.end() ? "" : View(path->second)));
@@ -55,29 +64,6 @@ class Authorizer final : public grpc::AuthMetadataProcessor {
     for (const std::string& job : caller.jobs) context->AddProperty(kJob, job);
     for (const std::string& worker : caller.workers) context->AddProperty(kWorker, worker);
     return absl::OkStatus();
-  }
-
-  absl::StatusOr<Caller> Identify(const InputMetadata& metadata, const grpc::AuthContext& context,
-                                  OutputMetadata* consumed) {
-    const auto header = metadata.find("authorization");
-    if (header != metadata.end()) {
-      const absl::string_view value = View(header->second);
-      consumed->emplace("authorization", std::string(value));
-      if (tokens_ == nullptr) {
-        return absl::UnauthenticatedError(
-            "this coordinator knows no tokens (--tokens); show a certificate instead");
-      }
-      if (!absl::StartsWithIgnoreCase(value, kScheme)) {
-        return absl::UnauthenticatedError("the authorization is none of the kind 'Bearer TOKEN'");
-      }
-      return tokens_->Find(absl::StripAsciiWhitespace(value.substr(kScheme.size())));
-    }
-    const std::vector<std::string> common_names = Values(context, GRPC_X509_CN_PROPERTY_NAME);
-    const std::vector<std::string> names = Values(context, GRPC_X509_SAN_PROPERTY_NAME);
-    if (common_names.empty() && names.empty()) {
-      return absl::UnauthenticatedError("the caller shows neither a certificate nor a token");
-    }
-    return CallerOfCertificate(common_names.empty() ? "" : common_names[0], names);
   }
 
   const std::shared_ptr<TokenFile> tokens_;

@@ -7,6 +7,7 @@
 #include "common/base/checksum.h"
 #include "common/base/digest.h"
 #include "common/base/duration.h"
+#include "common/base/host_port.h"
 #include "common/base/ids.h"
 #include "common/base/mailbox.h"
 #include "common/base/manual_clock.h"
@@ -154,6 +155,25 @@ TEST(Quoted, EscapesAndCutsAtACharacter) {
 
 TEST(Quoted, EscapesMalformedUtf8AndControlCharactersBeyondAscii) {
   EXPECT_EQ(Quoted("ü\xC3z\xC2\x85"), "'ü\\xc3z\\xc2\\x85'");
+}
+
+TEST(HostPort, HasBoth) {
+  const auto parsed = ParseHostPort("[::1]:7070");
+  LOCKSTEP_ASSERT_OK(parsed);
+  EXPECT_EQ(parsed->host, "[::1]");
+  EXPECT_EQ(parsed->port, 7070);
+  for (const std::string text : {"", "7070", ":7070", "127.0.0.1:", "127.0.0.1:65536", "a:-1"}) {
+    EXPECT_THAT(ParseHostPort(text), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
+  }
+}
+
+TEST(IsLoopback, KnowsWhatOtherHostsCannotReach) {
+  for (const char* host : {"127.0.0.1", "127.9.9.9", "localhost", "[::1]"}) {
+    EXPECT_TRUE(IsLoopback(host)) << host;
+  }
+  for (const char* host : {"", "0.0.0.0", "[::]", "10.0.0.1", "host", "127.example.org"}) {
+    EXPECT_FALSE(IsLoopback(host)) << host;
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "coordinator/rpc/in_process_caller.h"
 #include "proto/convert/status_convert.h"
 #include "security/authorization.h"
 
@@ -83,12 +84,14 @@ grpc::ServerUnaryReactor* Refuse(Gate* gate, grpc::CallbackServerContext* contex
 std::string WhoCalls(const grpc::ServerContextBase& context) {
   std::string name = CallerOf(context).name;
   if (!name.empty()) return name;
+  if (const auto inside = FindInProcessCaller(context)) return inside->host;
   // "ipv4:10.0.0.1:41234": each connection has another port.
   const std::string peer = context.peer();
   return peer.substr(0, peer.rfind(':'));
 }
 
 Caller CallerOf(const grpc::ServerContextBase& context) {
+  if (const auto inside = FindInProcessCaller(context)) return inside->caller;
   const auto auth = context.auth_context();
   return auth == nullptr ? Caller() : CallerOf(*auth);
 }

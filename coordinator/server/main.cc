@@ -87,7 +87,11 @@ int Serve(const Flags& flags) {
   }
   LogInfo("listening on ", server->address(), flags.server.tls.empty() ? "" : " with TLS",
           ", store ", flags.store);
-  if (flags.server.tls.empty() && !IsLoopback(server->address())) {
+  if (!server->http_address().empty()) {
+    LogInfo("web page, metrics and health on ", flags.server.tls.empty() ? "http://" : "https://",
+            server->http_address(), "/");
+  }
+  if (flags.server.tls.empty() && !server->is_loopback()) {
     LogWarning("whoever reaches ", server->address(), " can change all jobs: it is insecure, as "
                "asked for");
   }
@@ -112,6 +116,9 @@ int Main(int argc, char** argv) {
                  "TLS, and callers with a token need no certificate; read again when it changes");
   app.add_flag("--insecure", flags.server.insecure,
                "serve other hosts without TLS: whoever reaches the port can change all jobs");
+  app.add_option("--http", flags.server.http,
+                 "HOST:PORT to serve a web page, the API as JSON, metrics and health on; secured as "
+                 "the other port is");
   app.add_option("--store", flags.store,
                  "file that keeps jobs, epochs and histories; made if absent; ':memory:' keeps "
                  "nothing beyond this process")

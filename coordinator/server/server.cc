@@ -1,20 +1,22 @@
 #include "coordinator/server/server.h"
 
 #include <chrono>
-#include <cstdint>
+#include <functional>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/host_port.h"
 #include "common/base/status_macros.h"
 #include "coordinator/rpc/job_service.h"
 #include "coordinator/rpc/membership_service.h"
 #include "coordinator/rpc/sync_policy_service.h"
 #include "coordinator/runtime/coordinator.h"
+#include "coordinator/store/metered_store.h"
+#include "coordinator/web/routes.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "http/http_server.h"
 #include "security/authorization.h"
 #include "security/token_file.h"
 #include "security/tls.h"
@@ -34,30 +36,7 @@ constexpr int kHandshakeTimeoutMs = 10'000;
 // Calls that are still open when the server stops are cut off after this.
 constexpr std::chrono::milliseconds kStopGrace(500);
 
-struct HostPort {
-  std::string host;
-  std::int32_t port = 0;
-};
-
-absl::StatusOr<HostPort> ParseListen(const std::string& listen) {
-  HostPort parsed;
-  const std::size_t colon = listen.rfind(':');
-  if (colon == std::string::npos || colon == 0 ||
-      !absl::SimpleAtoi(listen.substr(colon + 1), &parsed.port) || parsed.port < 0 ||
-      parsed.port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot listen on '", listen, "': give HOST:PORT, such as 127.0.0.1:7070"));
-  }
-  parsed.host = listen.substr(0, colon);
-  return parsed;
-}
-
 }  // namespace
-
-bool IsLoopback(absl::string_view listen) {
-  const absl::string_view host = listen.substr(0, listen.rfind(':'));
-  return absl::StartsWith(host, "127.") || host == "localhost" || host == "[::1]";
-}
 
 class CoordinatorServer::Impl {
  public:
@@ -72,7 +51,7 @@ class CoordinatorServer::Impl {
 
   absl::Status Listen(const std::string& listen,
                       std::shared_ptr<grpc::ServerCredentials> credentials) {
-    LOCKSTEP_ASSIGN_OR_RETURN(const HostPort asked, ParseListen(listen));
+    LOCKSTEP_ASSIGN_OR_RETURN(const HostPort asked, ParseHostPort(listen));
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
@@ -99,15 +78,37 @@ class CoordinatorServer::Impl {
           "another one, or port 0 for any that is free"));
     }
     address_ = absl::StrCat(asked.host, ":", port);
+    is_loopback_ = IsLoopback(asked.host);
+    return absl::OkStatus();
+  }
+
+  // After Listen().
+  absl::Status ServeHttp(const ServerOptions& options, std::shared_ptr<TokenFile> tokens,
+                         std::function<StoreMeter()> meter, const Clock* clock) {
+    const bool takes_tokens = tokens != nullptr;
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        http_, HttpServer::Start({.listen = options.http,
+                                  .tls = options.tls,
+                                  .tokens = std::move(tokens),
+                                  .insecure = options.insecure},
+                                 WebRoutes({.coordinator = coordinator_.get(),
+                                            .clock = clock,
+                                            .channel = server_->InProcessChannel({}),
+                                            .meter = std::move(meter),
+                                            .is_open = options.tls.empty(),
+                                            .takes_tokens = takes_tokens})));
     return absl::OkStatus();
   }
 
   const std::string& address() const { return address_; }
+  std::string http_address() const { return http_ == nullptr ? "" : http_->address(); }
+  bool is_loopback() const { return is_loopback_; }
   Coordinator& coordinator() { return *coordinator_; }
 
   void Stop() {
     // First the coordinator, so that streams end with its word for it.
     coordinator_->Shutdown();
+    http_.reset();
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kStopGrace);
   }
 
@@ -119,13 +120,15 @@ class CoordinatorServer::Impl {
   SyncPolicyService policies_;
   MembershipService membership_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<HttpServer> http_;
   std::string address_;
+  bool is_loopback_ = false;
 };
 
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
     const ServerOptions& options, std::unique_ptr<Store> store, const Clock* clock) {
-  LOCKSTEP_RETURN_IF_ERROR(ParseListen(options.listen).status());
-  if (options.tls.empty() && !options.insecure && !IsLoopback(options.listen)) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const HostPort asked, ParseHostPort(options.listen));
+  if (options.tls.empty() && !options.insecure && !IsLoopback(asked.host)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "other hosts could reach ", options.listen,
         " and change all jobs, since there is no TLS; give a certificate (--tls-certificate), or "
@@ -142,11 +145,17 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   LOCKSTEP_ASSIGN_OR_RETURN(
       std::shared_ptr<grpc::ServerCredentials> credentials,
       ServerCredentialsOf(options.tls, /*may_lack_certificate=*/tokens != nullptr));
-  if (!options.tls.empty()) Authorize(credentials.get(), std::move(tokens));
+  if (!options.tls.empty()) Authorize(credentials.get(), tokens);
+  auto metered = std::make_unique<MeteredStore>(std::move(store), clock);
+  std::function<StoreMeter()> meter = metered->meter();
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> coordinator,
-                            Coordinator::Start(std::move(store), clock));
+                            Coordinator::Start(std::move(metered), clock));
   auto impl = std::make_unique<Impl>(std::move(coordinator), options, clock);
   LOCKSTEP_RETURN_IF_ERROR(impl->Listen(options.listen, std::move(credentials)));
+  if (!options.http.empty()) {
+    LOCKSTEP_RETURN_IF_ERROR(
+        impl->ServeHttp(options, std::move(tokens), std::move(meter), clock));
+  }
   return std::unique_ptr<CoordinatorServer>(new CoordinatorServer(std::move(impl)));
 }
 
@@ -154,6 +163,8 @@ CoordinatorServer::CoordinatorServer(std::unique_ptr<Impl> impl) : impl_(std::mo
 CoordinatorServer::~CoordinatorServer() = default;
 
 const std::string& CoordinatorServer::address() const { return impl_->address(); }
+std::string CoordinatorServer::http_address() const { return impl_->http_address(); }
+bool CoordinatorServer::is_loopback() const { return impl_->is_loopback(); }
 void CoordinatorServer::AwaitEnd() { impl_->coordinator().AwaitEnd(); }
 absl::Status CoordinatorServer::health() const { return impl_->coordinator().health(); }
 void CoordinatorServer::Stop() { impl_->Stop(); }

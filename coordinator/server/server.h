@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "common/base/mono_time.h"
 #include "coordinator/rpc/attend_stream.h"
 #include "coordinator/rpc/gate.h"
@@ -25,12 +24,12 @@ struct ServerOptions {
   std::string tokens;
   // Without TLS whoever reaches the port may do everything: beyond loopback only if this is set.
   bool insecure = false;
+  // HOST:PORT for the web page, the API as JSON, metrics and health (coordinator/web); empty: not
+  // served. Secured as the port above is.
+  std::string http;
   AttendLimits attend_limits;
   CallLimits call_limits;
 };
-
-// Whether only processes of this host can reach the address.
-bool IsLoopback(absl::string_view listen);
 
 // Thread-safe.
 class CoordinatorServer {
@@ -46,6 +45,10 @@ class CoordinatorServer {
 
   // HOST:PORT with the port that was bound.
   const std::string& address() const;
+  // HOST:PORT of what is served over HTTP; empty: nothing is.
+  std::string http_address() const;
+  // Whether only processes of this host can reach address().
+  bool is_loopback() const;
 
   // Returns when the coordinator has stopped by itself or Stop() was called.
   void AwaitEnd();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -200,10 +201,12 @@ class Training {
   // Tells the coordinator what this worker does and how it is doing.
   void Report(Phase phase) {
     const double seconds = absl::ToDoubleSeconds(training_time_);
-    session_->Report(phase,
-                     {{"loss", loss_},
-                      {"images_per_second", seconds > 0 ? report_.images / seconds : 0},
-                      {"revision", static_cast<double>(session_->revision().value())}});
+    std::map<std::string, double> metrics = {
+        {"loss", loss_},
+        {"images_per_second", seconds > 0 ? report_.images / seconds : 0},
+        {"revision", static_cast<double>(session_->revision().value())}};
+    if (!report_.drift.empty()) metrics["drift"] = report_.drift.back().largest;
+    session_->Report(phase, metrics);
   }
 
   absl::Status MeasureDrift() {

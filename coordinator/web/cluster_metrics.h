@@ -1,0 +1,20 @@
+// Metrics of the coordinator, as Prometheus reads them. Pure; any thread.
+//
+// deploy/prometheus has alert rules and a dashboard over them; docs/metrics.md lists them.
+#ifndef LOCKSTEP_COORDINATOR_WEB_CLUSTER_METRICS_H_
+#define LOCKSTEP_COORDINATOR_WEB_CLUSTER_METRICS_H_
+
+#include <string>
+
+#include "common/base/mono_time.h"
+#include "coordinator/core/state.h"
+#include "coordinator/store/metered_store.h"
+
+namespace lockstep {
+
+// In Prometheus' text format. `now`: by the clock that the state's times are of.
+std::string MetricsText(const ClusterState& state, const StoreMeter& meter, MonoTime now);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_COORDINATOR_WEB_CLUSTER_METRICS_H_
