@@ -40,11 +40,10 @@ def _python_packages_impl(ctx):
             "-q",
             "-o",
             str(wheel),
-            "-x",
-            "*/tests/*",
             "-d",
             "site",
-        ])
+            "-x",
+        ] + ctx.attr.exclude)
     ctx.delete("wheels")
     ctx.symlink(ctx.attr.build_file, "BUILD")
 
@@ -52,6 +51,10 @@ python_packages = repository_rule(
     implementation = _python_packages_impl,
     attrs = {
         "build_file": attr.label(mandatory = True, allow_single_file = True),
+        "exclude": attr.string_list(
+            default = ["*/tests/*"],
+            doc = "patterns of files that are left packed",
+        ),
         "requirements": attr.label(
             mandatory = True,
             allow_single_file = True,
