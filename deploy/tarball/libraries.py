@@ -1,5 +1,4 @@
 """The shared libraries that programs need, and the Debian packages that they are from."""
-import os
 import re
 import subprocess
 
@@ -20,12 +19,24 @@ def needed_by(program):
     return dict(_FOUND.findall(text))
 
 
-def package_of(path):
-    """The Debian package that brought `path`; None: none did."""
-    # A package may have it in /lib, which is a link to /usr/lib now.
-    candidates = {path, os.path.join("/usr", path.lstrip("/")), re.sub("^/usr", "", path)}
-    for candidate in sorted(candidates):
-        result = subprocess.run(["dpkg-query", "--search", candidate], capture_output=True, text=True)
-        if result.returncode == 0:
-            return result.stdout.split(":")[0]
-    return None
+def packages_of(paths):
+    """The Debian package that brought each path; a path that none brought is left out."""
+    owners = {}
+    # A package may have it in /lib, which is a link to /usr/lib now. One call: each reads all lists.
+    named = {variant: path for path in paths for variant in (path, "/usr" + path, re.sub("^/usr", "", path))}
+    result = subprocess.run(["dpkg-query", "--search", *sorted(named)], capture_output=True, text=True)
+    for line in result.stdout.splitlines():
+        package, found = line.split(": ", 1)
+        if found in named:
+            owners[named[found]] = package.split(":")[0]
+    return owners
+
+
+def beyond_every_image(programs):
+    """What the programs need that a minimal image lacks: paths by name, and their Debian packages."""
+    paths = {}
+    for program in programs:
+        paths.update(needed_by(program))
+    owners = packages_of([path for path in paths.values() if path.startswith(("/lib/", "/usr/lib/"))])
+    lacking = {name: path for name, path in paths.items() if owners.get(path) not in IN_EVERY_IMAGE}
+    return lacking, {owners[path] for path in lacking.values() if path in owners}

@@ -30,18 +30,6 @@ def patched(patchelf, program, folder):
     return copy
 
 
-def libraries_of(programs):
-    """What lib/ holds: files by name. And the Debian packages that some are from."""
-    files, packages = {}, set()
-    for program in programs:
-        for name, path in libraries.needed_by(program).items():
-            package = libraries.package_of(path) if path.startswith(("/lib/", "/usr/lib/")) else None
-            if package not in libraries.IN_EVERY_IMAGE:
-                files[name] = Path(path).resolve()
-                packages |= {package} if package else set()
-    return files, packages
-
-
 class Tarball:
     """A .tar.gz of which each byte is given by what is added."""
 
@@ -76,9 +64,9 @@ def main():
             programs.append(path)
         else:
             tarball.add(name, path, executable=path.suffix in (".sh", ".sbatch"))
-    files, packages = libraries_of(programs)
+    files, packages = libraries.beyond_every_image(programs)
     for name, path in files.items():
-        tarball.add(f"lib/{name}", path)
+        tarball.add(f"lib/{name}", Path(path))
     for package in packages:
         tarball.add(f"lib/licences/{package}", Path("/usr/share/doc") / package / "copyright")
     with tempfile.TemporaryDirectory() as scratch:

@@ -17,7 +17,7 @@ def _tarball_impl(ctx):
             for prefix in ctx.attr.strip:
                 if name.startswith(prefix):
                     name = name[len(prefix):]
-            arguments.add("%s/%s=%s" % (place, name, file.path))
+            arguments.add("%s/%s=%s" % (place, name, file.path) if place else "%s=%s" % (name, file.path))
     ctx.actions.run(
         outputs = [output],
         inputs = depset(
@@ -32,14 +32,14 @@ def _tarball_impl(ctx):
         # As large as LibTorch: once on the disk is enough.
         execution_requirements = {"no-cache": "1"},
     )
-    return [DefaultInfo(files = depset([output]))]
+    return [DefaultInfo(files = depset([output]), runfiles = ctx.runfiles([output]))]
 
 tarball = rule(
     implementation = _tarball_impl,
     attrs = {
         "files": attr.label_keyed_string_dict(
             allow_files = True,
-            doc = "what is packed as it is, and the folder it goes to",
+            doc = "what is packed as it is, and the folder it goes to; empty: the top",
         ),
         "programs": attr.label_list(mandatory = True),
         "strip": attr.string_list(doc = "beginnings of paths that the tarball leaves out"),
