@@ -75,8 +75,8 @@ class ContainerTest(unittest.TestCase):
         patterns = [line for line in IGNORED.read_text().splitlines() if line and not line.startswith("#")]
         present = {p.name for p in ROOT.iterdir()}
         kept = {name for name in present if not any(fnmatch.fnmatch(name, p) for p in patterns)}
-        self.assertLessEqual({"WORKSPACE", "BUILD", ".bazelrc", ".bazelignore", "client", "common", "coordinator", "deploy",
-                              "docs", "proto", "security", "third_party", "tools", "worker"}, kept)
+        self.assertLessEqual({"WORKSPACE", "BUILD", ".bazelrc", ".bazelignore", "client", "common", "coordinator",
+                              "deploy", "docs", "proto", "security", "third_party", "tools", "worker"}, kept)
         self.assertEqual({name for name in kept if name.startswith("bazel-") or name == ".git"}, set())
 
     def test_it_runs_as_no_root_what_the_programs_know(self):

@@ -141,7 +141,8 @@ def fitting_breaches(objects):
         if o["kind"] == "Service":
             ports = {port["name"] for _, pod in pods(objects) if selects(o["spec"]["selector"], pod)
                      for c in pod["spec"]["containers"] for port in c.get("ports", [])}
-            breaches += [f"{name}: no port {p['targetPort']}" for p in o["spec"]["ports"] if p["targetPort"] not in ports]
+            breaches += [f"{name}: no port {p['targetPort']}" for p in o["spec"]["ports"]
+                         if p["targetPort"] not in ports]
         if o["kind"] == "StatefulSet" and o["spec"]["serviceName"] not in [s["metadata"]["name"] for s in services]:
             breaches.append(f"{name}: no service {o['spec']['serviceName']}")
         if o["kind"] == "ServiceMonitor":
@@ -172,7 +173,8 @@ def hardening_breaches(objects):
         if spec["automountServiceAccountToken"] or not wanted.items() <= spec["securityContext"].items():
             breaches.append(f"{name}: the pod is not confined")
         for container in spec["containers"]:
-            wanted = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+            wanted = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                      "capabilities": {"drop": ["ALL"]}}
             if container["securityContext"] != wanted:
                 breaches.append(f"{name}: the container is not confined")
             if "memory" not in container["resources"]["limits"]:

@@ -49,6 +49,8 @@ class RunbookTest(unittest.TestCase):
         for words, flags in set(commands):
             result = subprocess.run([CTL, *words.split(), "--help"], capture_output=True, text=True)
             self.assertEqual(result.returncode, 0, f"lockstepctl {words}: {result.stderr}")
+            # Of a word that is no command the help is that of what stands before it.
+            self.assertIn(f"Usage: lockstepctl {words} [", result.stdout)
             for flag in re.findall("--[a-z-]+", flags):
                 self.assertIn(flag, result.stdout)
 

@@ -134,7 +134,8 @@ class SlurmTest(unittest.TestCase):
         process = self.start("--epochs", "1000", "--evaluate-every", "20")
         give_up = time.monotonic() + PATIENCE
         while time.monotonic() < give_up and process.poll() is None:
-            if all((self.state / f"worker-{i}.log").exists() and "as rank" in self.log(f"worker-{i}") for i in range(2)):
+            logs = [p.read_text() for p in self.state.glob("worker-*.log")]
+            if sum("as rank" in log for log in logs) == 2:
                 break
             time.sleep(0.05)
         process.terminate()
