@@ -1,6 +1,7 @@
 #include "common/sharding/replicas.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "common/manifest/dtype.h"
 
@@ -8,6 +9,15 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kFloatBytes = 4;
+
+// A model that anybody may announce, and what workers say that they hold, have more bytes in all
+// copies than fit.
+__extension__ using Wide = __int128;
+
+std::int64_t Saturated(Wide bytes) {
+  return static_cast<std::int64_t>(
+      std::min<Wide>(bytes, std::numeric_limits<std::int64_t>::max()));
+}
 
 // What of it lies in the block.
 std::int64_t ElementsIn(const Shard& shard, const Block& block) {
@@ -61,17 +71,17 @@ std::vector<HandOver> HandOversOf(int drained, const ShardPlan& plan, int optimi
 std::int64_t StateBytes(const ShardPlan& plan, int rank, int optimizer_replicas,
                         std::int64_t element_bytes) {
   const int world_size = static_cast<int>(plan.shards.size());
-  std::int64_t bytes = 0;
+  Wide bytes = 0;
   for (const int owner : OwnersKeptBy(rank, world_size, optimizer_replicas)) {
     const Shard& copy = plan.shards[owner];
-    bytes += copy.elements() * element_bytes;
+    bytes += Wide{copy.elements()} * element_bytes;
     for (const Block& block : plan.blocks) {
-      const std::int64_t elements = ElementsIn(copy, block);
+      const Wide elements = ElementsIn(copy, block);
       if (block.dtype != DType::kFloat32) bytes += elements * kFloatBytes;
       if (owner != rank) bytes += elements * ElementBytes(block.dtype);
     }
   }
-  return bytes;
+  return Saturated(bytes);
 }
 
 std::int64_t ElementBytesOf(const ShardPlan& plan, int rank, int optimizer_replicas,
@@ -81,20 +91,21 @@ std::int64_t ElementBytesOf(const ShardPlan& plan, int rank, int optimizer_repli
   for (const int owner : OwnersKeptBy(rank, world_size, optimizer_replicas)) {
     elements += plan.shards[owner].elements();
   }
-  return (state_bytes - StateBytes(plan, rank, optimizer_replicas, 0)) / elements;
+  const std::int64_t others = StateBytes(plan, rank, optimizer_replicas, 0);
+  return std::max<std::int64_t>(0, state_bytes - others) / elements;
 }
 
 std::int64_t BytesSentInStep(const ShardPlan& plan, int rank, int optimizer_replicas) {
   const int world_size = static_cast<int>(plan.shards.size());
   const bool has_buddy = BuddyOf(rank, world_size, optimizer_replicas) >= 0;
-  std::int64_t bytes = 0;
+  Wide bytes = 0;
   for (const Block& block : plan.blocks) {
-    const std::int64_t own = ElementsIn(plan.shards[rank], block);
-    const std::int64_t gradients = block.elements() - own;
+    const Wide own = ElementsIn(plan.shards[rank], block);
+    const Wide gradients = block.elements() - own;
     bytes += (gradients + own * (world_size - 1)) * ElementBytes(block.dtype);
     if (has_buddy) bytes += own * kFloatBytes;
   }
-  return bytes;
+  return Saturated(bytes);
 }
 
 }  // namespace lockstep

@@ -35,10 +35,12 @@ std::vector<HandOver> HandOversOf(int drained, const ShardPlan& plan, int optimi
 
 // What a rank holds of the optimizer: of each copy `element_bytes` an element, which is the
 // optimizer's, and masters of short types; and the parameters of the copy that it keeps as a buddy.
+// This and BytesSentInStep() stop at the largest number.
 std::int64_t StateBytes(const ShardPlan& plan, int rank, int optimizer_replicas,
                         std::int64_t element_bytes);
 
-// The `element_bytes` with which StateBytes() is `state_bytes`; the rank's copies are not empty.
+// The `element_bytes` with which StateBytes() is `state_bytes`, 0 if that is less than what is no
+// element's; the rank's copies are not empty. `state_bytes` >= 0.
 std::int64_t ElementBytesOf(const ShardPlan& plan, int rank, int optimizer_replicas,
                             std::int64_t state_bytes);
 

@@ -1,5 +1,6 @@
 #include "common/sharding/replicas.h"
 
+#include <limits>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -124,6 +125,22 @@ TEST(BytesSentInStep, AreGradientsToOwnersParametersToAllAndSumsToTheBuddy) {
   EXPECT_EQ(BytesSentInStep(mixed, 0, 1), 12 * 2 + 12 * 4);
   EXPECT_EQ(BytesSentInStep(mixed, 1, 2), 12 * 4 + 12 * 2 + 12 * 4);
   EXPECT_EQ(BytesSentInStep(PlanOf(1), 0, 2), 0);
+}
+
+// Models and claims of which nobody could hold a byte, but which are announced.
+TEST(Costs, StopAtTheLargestNumber) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kHuge = std::int64_t{1} << 61;
+  ShardPlan plan;
+  plan.flat_elements = 2 * kHuge;
+  plan.blocks = {{DType::kBfloat16, 0, 2 * kHuge}};
+  plan.shards = {{0, kHuge}, {kHuge, 2 * kHuge}};
+  for (const int replicas : {1, 2}) {
+    EXPECT_EQ(StateBytes(plan, 0, replicas, kAdam), kMost);
+    EXPECT_EQ(StateBytes(plan, 0, replicas, kMost), kMost);
+    EXPECT_EQ(BytesSentInStep(plan, 0, replicas), kMost);
+    EXPECT_EQ(ElementBytesOf(plan, 0, replicas, 1), 0);
+  }
 }
 
 }  // namespace
