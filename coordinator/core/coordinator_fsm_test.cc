@@ -15,6 +15,7 @@
 #include "common/base/digest.h"
 #include "common/base/prng.h"
 #include "common/base/status_matchers.h"
+#include "coordinator/core/durable_text.h"
 #include "coordinator/core/effects_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -31,43 +32,6 @@ Manifest Model(int variant, std::int64_t queue = 0) {
   manifest.buffers = {{"bn.running_mean", DType::kFloat32, {8}}};
   if (queue > 0) manifest.buffers.push_back({"queue", DType::kFloat32, {queue}});
   return manifest;
-}
-
-// What survives a restart, as text.
-std::string Durable(const ClusterState& state) {
-  std::string text = absl::StrCat("generation ", state.generation.value(), "\n");
-  for (const auto& [name, job] : state.jobs) {
-    absl::StrAppend(&text, name, " stage ", static_cast<int>(job.stage), " min ",
-                    job.spec.min_workers, " made ", absl::ToUnixNanos(job.create_time), " model ",
-                    job.manifest ? job.manifest->Digest() : 0, " last ", job.last_epoch.value(),
-                    " (", job.last_end, ") in force ", job.in_force.value(), " ", job.violation,
-                    "\n");
-    if (job.epoch) {
-      absl::StrAppend(&text, " epoch ", job.epoch->id.value(), " plan ", job.epoch->plan.Digest(),
-                      " log ", job.epoch->log_number.value());
-      for (const Member& member : job.epoch->members) {
-        absl::StrAppend(&text, " ", member.worker, "#", member.incarnation.value(),
-                        job.epoch->left.contains(member.worker) ? " (left)" : "");
-      }
-      absl::StrAppend(&text, " regroup ", job.epoch->regroup.value());
-      absl::StrAppend(&text, "\n");
-    }
-    for (const auto& [worker, incarnation] : job.drained) {
-      absl::StrAppend(&text, " drained ", worker, "#", incarnation.value(), "\n");
-    }
-    for (const PolicyHistoryEntry& p : job.policies) {
-      absl::StrAppend(&text, " revision ", p.revision.value(), " entry ", p.number.value(), " ",
-                      p.etag, " ", p.author, "\n");
-    }
-    for (const LoggedEntry& logged : job.log) {
-      absl::StrAppend(&text, " entry ", logged.entry.number.value());
-      for (const auto& [worker, step] : logged.applied) {
-        absl::StrAppend(&text, " ", worker, "@", step);
-      }
-      absl::StrAppend(&text, "\n");
-    }
-  }
-  return text;
 }
 
 // A coordinator, and a world that says to it what comes to its mind: mostly what
@@ -315,7 +279,7 @@ class RandomRun {
       }
       records_.push_back(record);
     }
-    durable_[records_.size()] = Durable(State());
+    durable_[records_.size()] = DurableText(State());
   }
 
   // Nothing goes to a stream that is over, and entries come once, in order.
@@ -398,7 +362,7 @@ TEST(CoordinatorFsm, RecoversFromEveryPrefixWhatLivedThen) {
       // Records of one event are appended together: in between nothing lived.
       const auto lived = run.durable().find(n);
       if (lived != run.durable().end()) {
-        EXPECT_EQ(Durable(fsm.state()), lived->second);
+        EXPECT_EQ(DurableText(fsm.state()), lived->second);
       }
     }
   }

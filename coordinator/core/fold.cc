@@ -1,12 +1,17 @@
 #include "coordinator/core/fold.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/base/text.h"
 #include "common/sharding/shard_plan.h"
+#include "coordinator/core/membership.h"
+#include "coordinator/core/names.h"
 #include "coordinator/core/policy_log.h"
 
 namespace lockstep {
@@ -19,7 +24,7 @@ absl::Status Contradiction(const Parts&... parts) {
 
 absl::StatusOr<JobState*> FindJob(ClusterState& state, const std::string& name) {
   const auto it = state.jobs.find(name);
-  if (it == state.jobs.end()) return Contradiction("there is no job '", name, "'");
+  if (it == state.jobs.end()) return Contradiction("there is no job ", Quoted(name));
   return &it->second;
 }
 
@@ -27,13 +32,19 @@ absl::StatusOr<JobState*> FindJob(ClusterState& state, const std::string& name) 
 absl::StatusOr<JobState*> FindEpoch(ClusterState& state, const std::string& name, Epoch epoch) {
   LOCKSTEP_ASSIGN_OR_RETURN(JobState* const job, FindJob(state, name));
   if (!job->epoch || job->epoch->id != epoch) {
-    return Contradiction("epoch ", epoch.value(), " of job '", name, "' is not current");
+    return Contradiction("epoch ", epoch.value(), " of job ", Quoted(name), " is not current");
   }
   return job;
 }
 
+// Whether `id` may follow `last`, and another may follow it.
+template <typename Id>
+bool Follows(Id id, Id last) {
+  return id > last && id.value() < std::numeric_limits<std::int64_t>::max();
+}
+
 absl::Status On(const GenerationStarted& record, ClusterState& state) {
-  if (record.generation <= state.generation) {
+  if (!Follows(record.generation, state.generation)) {
     return Contradiction("generation ", record.generation.value(), " follows ",
                          state.generation.value());
   }
@@ -43,7 +54,9 @@ absl::Status On(const GenerationStarted& record, ClusterState& state) {
 
 absl::Status On(const JobCreated& record, ClusterState& state) {
   const std::string& name = record.spec.name;
-  if (state.jobs.contains(name)) return Contradiction("job '", name, "' is created twice");
+  if (state.jobs.contains(name)) return Contradiction("job ", Quoted(name), " is created twice");
+  const absl::Status valid = Validate(record.spec);
+  if (!valid.ok()) return Contradiction("job ", Quoted(name), " is not valid: ", valid.message());
   JobState& job = state.jobs[name];
   job.spec = record.spec;
   job.create_time = record.create_time;
@@ -70,7 +83,7 @@ absl::Status On(const ManifestAgreed& record, ClusterState& state) {
 
 absl::Status On(const EpochProposed& record, ClusterState& state) {
   LOCKSTEP_ASSIGN_OR_RETURN(JobState* const job, FindJob(state, record.job));
-  if (job->epoch || record.epoch <= job->last_epoch) {
+  if (job->epoch || !Follows(record.epoch, job->last_epoch)) {
     return Contradiction("epoch ", record.epoch.value(), " of job '", record.job,
                          "' is proposed after epoch ", job->last_epoch.value(),
                          job->epoch ? ", which is not over" : "");
@@ -80,6 +93,13 @@ absl::Status On(const EpochProposed& record, ClusterState& state) {
   if (std::adjacent_find(record.members.begin(), record.members.end(), by_name) !=
       record.members.end()) {
     return Contradiction("members of epoch ", record.epoch.value(), " are not sorted by name");
+  }
+  for (const Member& member : record.members) {
+    if (!IsWorkerName(member.worker) || !member.incarnation.valid() ||
+        !job->spec.Lists(member.worker) || IsDrained(*job, member.worker, member.incarnation)) {
+      return Contradiction("worker ", Quoted(member.worker), " of epoch ", record.epoch.value(),
+                           " is none, is not listed or was drained");
+    }
   }
   absl::StatusOr<ShardPlan> plan =
       PlanShards(*job->manifest, static_cast<int>(record.members.size()));
@@ -114,7 +134,7 @@ absl::Status On(const EpochStarted& record, ClusterState& state) {
 absl::Status On(const MemberLeft& record, ClusterState& state) {
   LOCKSTEP_ASSIGN_OR_RETURN(JobState* const job, FindEpoch(state, record.job, record.epoch));
   if (job->RankOf(record.worker) < 0 || job->epoch->left.contains(record.worker)) {
-    return Contradiction("'", record.worker, "' leaves epoch ", record.epoch.value(),
+    return Contradiction(Quoted(record.worker), " leaves epoch ", record.epoch.value(),
                          ", of which it is no member");
   }
   if (job->epoch->left.size() + 1 == job->epoch->members.size()) {
@@ -126,10 +146,10 @@ absl::Status On(const MemberLeft& record, ClusterState& state) {
 
 absl::Status On(const EpochEnded& record, ClusterState& state) {
   LOCKSTEP_ASSIGN_OR_RETURN(JobState* const job, FindEpoch(state, record.job, record.epoch));
-  while (IsEffective(*job, job->in_force.next())) job->in_force = job->in_force.next();
   if (record.regrouped && !job->epoch->regroup.valid()) {
     return Contradiction("epoch ", record.epoch.value(), " regrouped, which nobody asked for");
   }
+  while (IsEffective(*job, job->in_force.next())) job->in_force = job->in_force.next();
   if (job->epoch->regroup.valid()) {
     const auto index = static_cast<std::size_t>(job->epoch->regroup.value() - 1);
     const std::string& drain = std::get<Regroup>(job->log[index].entry.decision).drain;
@@ -194,6 +214,10 @@ absl::Status On(const EntryApplied& record, ClusterState& state) {
   LOCKSTEP_ASSIGN_OR_RETURN(JobState* const job, FindJob(state, record.job));
   if (!record.number.valid() || record.number > job->last_number()) {
     return Contradiction("job '", record.job, "' has no entry ", record.number.value());
+  }
+  if (job->RankOf(record.worker) < 0) {
+    return Contradiction(Quoted(record.worker), " applies entry ", record.number.value(),
+                         " of job '", record.job, "', in whose epoch it has no part");
   }
   auto& applied = job->log[static_cast<std::size_t>(record.number.value() - 1)].applied;
   for (const auto& [worker, step] : applied) {

@@ -14,7 +14,7 @@ namespace {
 absl::Status CheckHello(const JobState& job, const Hello& hello) {
   if (!IsWorkerName(hello.worker)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("worker is '", hello.worker.substr(0, 80), "'; ", kWorkerNameRule));
+        absl::StrCat("worker is ", Quoted(hello.worker), "; ", kWorkerNameRule));
   }
   if (!hello.incarnation.valid()) {
     return absl::InvalidArgumentError(absl::StrCat("incarnation is ", hello.incarnation.value(),

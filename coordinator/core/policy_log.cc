@@ -113,7 +113,7 @@ absl::StatusOr<PolicyHistoryEntry> DecideRevision(const JobState& job,
   if (!update.etag.empty() && update.etag != newest.etag) {
     return absl::AbortedError(absl::StrCat(
         "the policy was changed in between: its newest revision is ", newest.revision.value(),
-        " with etag ", newest.etag, ", not ", update.etag.substr(0, 80),
+        " with etag ", newest.etag, ", not ", Quoted(update.etag),
         "; read it and try again"));
   }
   // A change said again changes nothing, and needs no look at the model.
@@ -160,8 +160,8 @@ absl::Status CheckEpochRunsOn(const JobState& job) {
 
 absl::Status CheckDrain(const JobState& job, const DrainWorker& drain) {
   if (!job.workers.contains(drain.worker)) {
-    return absl::NotFoundError(absl::StrCat("job '", job.spec.name, "' has no worker '",
-                                            drain.worker.substr(0, 80), "'"));
+    return absl::NotFoundError(absl::StrCat("job '", job.spec.name, "' has no worker ",
+                                            Quoted(drain.worker)));
   }
   LOCKSTEP_RETURN_IF_ERROR(CheckEpochRunsOn(job));
   if (job.FindMember(drain.worker) == nullptr) {

@@ -15,8 +15,8 @@ namespace lockstep {
 absl::StatusOr<JobState*> CoordinatorFsm::FindJob(const std::string& name) {
   const auto it = state_.jobs.find(name);
   if (it != state_.jobs.end()) return &it->second;
-  return absl::NotFoundError(absl::StrCat("there is no job '", name.substr(0, 80),
-                                          "'; create it with lockstepctl job create"));
+  return absl::NotFoundError(absl::StrCat("there is no job ", Quoted(name),
+                                          "; create it with lockstepctl job create"));
 }
 
 absl::StatusOr<Reply> CoordinatorFsm::Do(absl::Time wall_time, const CreateJob& request,

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/text.h"
 #include "common/policy/model_check.h"
 #include "coordinator/core/names.h"
 
@@ -19,16 +20,16 @@ absl::Status CheckDuration(absl::string_view field, absl::Duration value, absl::
 }
 
 absl::Status CheckWorkers(const JobSpec& spec) {
-  if (spec.min_workers < 1 || spec.min_workers > kMaxWorkersPerJob) {
+  if (spec.min_workers < 1 || spec.min_workers > kMaxWorldSize) {
     return absl::InvalidArgumentError(absl::StrCat("min_workers is ", spec.min_workers,
                                                    "; it must be between 1 and ",
-                                                   kMaxWorkersPerJob));
+                                                   kMaxWorldSize));
   }
   if (spec.max_workers != 0 &&
-      (spec.max_workers < spec.min_workers || spec.max_workers > kMaxWorkersPerJob)) {
+      (spec.max_workers < spec.min_workers || spec.max_workers > kMaxWorldSize)) {
     return absl::InvalidArgumentError(
         absl::StrCat("max_workers is ", spec.max_workers, "; it must be 0 or between min_workers (",
-                     spec.min_workers, ") and ", kMaxWorkersPerJob));
+                     spec.min_workers, ") and ", kMaxWorldSize));
   }
   if (spec.workers.size() > static_cast<std::size_t>(kMaxWorkersPerJob)) {
     return absl::InvalidArgumentError(absl::StrCat("workers lists ", spec.workers.size(),
@@ -39,7 +40,7 @@ absl::Status CheckWorkers(const JobSpec& spec) {
   for (const std::string& worker : spec.workers) {
     if (!IsWorkerName(worker)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("workers lists '", worker, "'; ", kWorkerNameRule));
+          absl::StrCat("workers lists ", Quoted(worker), "; ", kWorkerNameRule));
     }
     if (!seen.insert(worker).second) {
       return absl::InvalidArgumentError(absl::StrCat("workers lists '", worker, "' twice"));
@@ -62,7 +63,7 @@ bool JobSpec::Lists(const std::string& worker) const {
 absl::Status Validate(const JobSpec& spec) {
   if (!IsJobName(spec.name)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("name is '", spec.name.substr(0, 80), "'; ", kJobNameRule));
+        absl::StrCat("name is ", Quoted(spec.name), "; ", kJobNameRule));
   }
   absl::Status status = CheckWorkers(spec);
   if (status.ok()) status = CheckDuration("join_window", spec.join_window, absl::ZeroDuration());
