@@ -1,6 +1,8 @@
 // Files that are not what was written: cut, changed, swapped, missing; machines that go down and
 // disks that fill up while a checkpoint is written or removed.
 #include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -8,9 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/prng.h"
 #include "common/base/status_matchers.h"
+#include "common/sharding/shard_plan.h"
 #include "gtest/gtest.h"
 #include "worker/checkpoint/checkpoint_directory.h"
 #include "worker/checkpoint/checkpoint_reader.h"
+#include "worker/checkpoint/export.h"
 #include "worker/checkpoint/memory_file_system.h"
 #include "worker/checkpoint/sample_checkpoint.h"
 
@@ -124,6 +128,21 @@ TEST_F(DamageTest, AFileOfAnotherPlaceIsFoundAlsoIfTheManifestKnowsItsChecksum) 
   with([](CheckpointId& id) { id.job = "jab"; });
   with([](CheckpointId& id) { id.epoch = 8; });
   with([](CheckpointId& id) { id.step = 5; });
+}
+
+TEST_F(DamageTest, AClaimThatNoFileHasIsFoundBeforeMemoryIsAllocatedForIt) {
+  CheckpointManifest manifest = sample_.manifest;
+  manifest.model.parameters.front().tensor.shape = {std::int64_t{1} << 40};
+  manifest.plan = *PlanShards(manifest.model, 3);
+  manifest.slots.clear();
+  files_.Content(absl::StrCat(kRoot, "/", StepDirectory(4), "/", kManifestFile)) =
+      *ManifestToText(manifest);
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<CheckpointReader> reader,
+                                CheckpointReader::Open(files_, kRoot, 4));
+  const auto is_refused = StatusIs(absl::StatusCode::kDataLoss, HasSubstr("shard-00000"));
+  EXPECT_THAT(reader->CheckFiles(), is_refused);
+  EXPECT_THAT(ExportToTorch(*reader, files_, "/export.pt"), is_refused);
+  EXPECT_THAT(files_.Open("/export.pt"), StatusIs(absl::StatusCode::kNotFound));
 }
 
 TEST_F(DamageTest, AMissingFileIsNamed) {

@@ -27,6 +27,13 @@ CheckpointReader::CheckpointReader(const FileSystem& files, std::string director
       manifest_(std::move(manifest)),
       verified_(manifest_.files.size()) {}
 
+absl::Status CheckpointReader::CheckFiles() {
+  for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
+    LOCKSTEP_RETURN_IF_ERROR(FileAt(i).status());
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<const SafetensorsFile*> CheckpointReader::FileAt(std::size_t index) {
   if (open_ && open_index_ == index) return &*open_;
   open_.reset();

@@ -32,6 +32,10 @@ class CheckpointReader {
 
   const CheckpointManifest& manifest() const { return manifest_; }
 
+  // That all files are there and are what was written, so that the manifest claims no more than
+  // they have: before memory is allocated by what it says. Errors: NotFound and DataLoss as below.
+  absl::Status CheckFiles();
+
   // The Read functions fill `out`, whose content does not count after an error. Errors:
   //   NotFound: no such slot or tensor, or a file is missing.
   //   OutOfRange: the range is not all in the slot or the block.

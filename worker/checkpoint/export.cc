@@ -278,6 +278,7 @@ absl::Status ReadRecord(CheckpointReader& checkpoint, const Record& record,
 
 absl::Status ExportToTorch(CheckpointReader& checkpoint, FileSystem& files,
                            const std::string& path) {
+  LOCKSTEP_RETURN_IF_ERROR(checkpoint.CheckFiles());
   LOCKSTEP_ASSIGN_OR_RETURN(const StateDicts dicts, StateDicts::Of(checkpoint.manifest()));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file,
                             AtomicFile::Create(files, path, "export"));
