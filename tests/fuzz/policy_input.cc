@@ -10,10 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/text.h"
-#include "google/protobuf/io/tokenizer.h"
-#include "google/protobuf/stubs/logging.h"
-#include "google/protobuf/text_format.h"
-#include "google/protobuf/util/json_util.h"
+#include "tests/fuzz/message_text.h"
 
 namespace lockstep {
 namespace {
@@ -34,34 +31,6 @@ constexpr absl::string_view kModel =
     "unspecified[] observer.state\n"
     "worker w1\n"
     "worker w2\n";
-
-class Silence : public google::protobuf::io::ErrorCollector {
- public:
-  void AddError(int, int, const std::string&) override {}
-};
-
-std::optional<v1::SyncPolicy> ReadPolicy(char form, absl::string_view text) {
-  const google::protobuf::LogSilencer no_warnings;
-  v1::SyncPolicy policy;
-  bool is_read = false;
-  const std::string copied(text);
-  switch (form) {
-    case 't': {
-      Silence silence;
-      google::protobuf::TextFormat::Parser parser;
-      parser.RecordErrorsTo(&silence);
-      is_read = parser.ParseFromString(copied, &policy);
-      break;
-    }
-    case 'j':
-      is_read = google::protobuf::util::JsonStringToMessage(copied, &policy).ok();
-      break;
-    default:
-      is_read = policy.ParseFromString(copied);
-  }
-  if (!is_read) return std::nullopt;
-  return policy;
-}
 
 DType ReadDType(absl::string_view text) {
   for (int number = 0; number < kDTypes; ++number) {
@@ -109,7 +78,8 @@ PolicyInput ReadPolicyInput(absl::string_view bytes) {
   const char form = bytes.front();
   bytes.remove_prefix(1);
   const std::size_t separator = bytes.find(kSeparator);
-  input.policy = ReadPolicy(form, bytes.substr(0, separator));
+  v1::SyncPolicy policy;
+  if (ReadMessage(form, bytes.substr(0, separator), &policy)) input.policy = std::move(policy);
   ReadModel(separator == absl::string_view::npos ? kModel
                                                  : bytes.substr(separator + kSeparator.size()),
             input);
