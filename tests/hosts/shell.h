@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -36,6 +37,7 @@ class HostShell {
   explicit HostShell(std::string directory) : directory_(std::move(directory)) {}
 
   const std::string directory_;
+  int commands_ = -1;  // a pipe
   std::unique_ptr<ChildProcess> bash_;
   int typed_ = 0;
 };
