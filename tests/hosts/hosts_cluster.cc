@@ -169,14 +169,24 @@ std::string HostsCluster::WorkerLog(int index) const {
   return ReadFile(Path(NameOf(index) + ".log")).value_or("");
 }
 
-RunResult HostsCluster::RunStranger(const std::vector<std::string>& tls) {
-  std::vector<std::string> arguments = WorkerArguments(1, tls);
-  Append(arguments, {"--join-timeout", "1s"});
-  const auto ended = network_->Run(
-      kHostB, {.program = Program("worker/trainer/worker"), .arguments = std::move(arguments)},
-      kPatience);
-  EXPECT_THAT(ended, IsOk());
-  return ended.value_or(RunResult());
+void HostsCluster::ExpectTurnedAway(
+    const std::map<std::string, std::vector<std::string>>& strangers) {
+  std::map<std::string, std::unique_ptr<ChildProcess>> processes;
+  for (const auto& [log, tls] : strangers) {
+    std::vector<std::string> arguments = WorkerArguments(1, tls);
+    Append(arguments, {"--join-timeout", "1s"});
+    auto started = network_->Start(kHostB, {.program = Program("worker/trainer/worker"),
+                                            .arguments = std::move(arguments),
+                                            .output_file = Path("stranger-" + log)});
+    ASSERT_THAT(started, IsOk());
+    processes[log] = *std::move(started);
+  }
+  for (const auto& [log, process] : processes) {
+    const std::optional<ChildExit> exit = process->Wait(kPatience);
+    const std::string said = ReadFile(Path("stranger-" + log)).value_or("");
+    EXPECT_TRUE(exit.has_value() && exit->code == 1) << said;
+    EXPECT_THAT(said, testing::HasSubstr("Socket closed"));  // by the coordinator
+  }
 }
 
 std::vector<std::string> HostsCluster::OtherAuthority() {

@@ -46,8 +46,9 @@ class HostsCluster {
 
   void StartWorkers();
   std::string WorkerLog(int index) const;
-  // Runs one more worker on host B, under the name of w1 and with these flags for TLS, to its end.
-  RunResult RunStranger(const std::vector<std::string>& tls);
+  // More workers on host B, all under the name of w1 and with these flags for TLS, find no
+  // coordinator that speaks with them. By what their logs are called.
+  void ExpectTurnedAway(const std::map<std::string, std::vector<std::string>>& strangers);
   // Flags with certificates that another authority made, with this one's authority to check with.
   std::vector<std::string> OtherAuthority();
 
