@@ -17,7 +17,7 @@
 #include "tests/hosts/hosts_cluster.h"
 #include "tests/hosts/network.h"
 #include "tests/hosts/shell.h"
-#include "tests/hosts/world_test.h"
+#include "tests/hosts/world_fixture.h"
 #include "tools/local_cluster/local_cluster.h"
 #include "tools/process/runfiles.h"
 

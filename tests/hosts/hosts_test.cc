@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/e2e_cluster.h"
 #include "tests/hosts/hosts_cluster.h"
-#include "tests/hosts/world_test.h"
+#include "tests/hosts/world_fixture.h"
 #include "tools/local_cluster/local_cluster.h"
 
 namespace lockstep {
@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 class Hosts : public WorldTest {};
 
-// Waits until the worker tells of an evaluation that it told of nothing before.
+// Waits until the worker tells of `more` evaluations.
 void AwaitEvaluations(const HostsCluster& cluster, int worker, int more) {
   const auto count = [&] {
     const std::vector<std::string> pieces =
@@ -55,7 +55,7 @@ std::vector<nlohmann::json> ReportsOfOneHost(const std::vector<std::string>& tra
 void ExpectBitsOfOneHost(const LineQuality& quality) {
   const std::vector<std::string> flags = {"--steps", absl::StrCat(kSteps), "--drift-every", "0"};
   HostsCluster cluster({"--min-workers", absl::StrCat(kWorkers)}, flags, quality);
-  cluster.StartWorkers();
+  ASSERT_NO_FATAL_FAILURE(cluster.StartWorkers());
   const std::vector<nlohmann::json> reports = cluster.ExpectEqualEnds();
   ASSERT_FALSE(reports.empty());
   EXPECT_EQ(reports[0].at("steps"), kSteps);
@@ -88,12 +88,12 @@ TEST_F(Hosts, ThatAreCutOffForLongerThanALeaseComeBackAndEndEqual) {
   HostsCluster cluster({"--min-workers", "2", "--max-workers", "4", "--optimizer-replicas", "2",
                         "--lease", "2s", "--join-window", "1s"},
                        {"--steps", "200", "--evaluate-every", "10", "--drift-every", "0"});
-  cluster.StartWorkers();
-  cluster.AwaitTraining(kWorkers);
+  ASSERT_NO_FATAL_FAILURE(cluster.StartWorkers());
+  ASSERT_NO_FATAL_FAILURE(cluster.AwaitTraining(kWorkers));
   LOCKSTEP_ASSERT_OK(cluster.network().Cut(kHostB));
-  cluster.AwaitTraining(kWorkers / 2);
+  ASSERT_NO_FATAL_FAILURE(cluster.AwaitTraining(kWorkers / 2));
   LOCKSTEP_ASSERT_OK(cluster.network().Heal(kHostB));
-  cluster.AwaitTraining(kWorkers);
+  ASSERT_NO_FATAL_FAILURE(cluster.AwaitTraining(kWorkers));
   const EpochHistory history = cluster.ExpectRightEnd();
   ASSERT_FALSE(history.epochs().empty());
   EXPECT_EQ(history.epochs().begin()->second.world_size, kWorkers);
@@ -111,10 +111,10 @@ TEST_F(Hosts, TrainWithoutTheCoordinatorsAndStrangersAreTurnedAway) {
   HostsCluster cluster({"--min-workers", "2", "--max-workers", "4", "--lease", "30s"},
                        {"--steps", "160", "--evaluate-every", "20", "--drift-every", "0"},
                        {.delay = absl::Milliseconds(2)});
-  cluster.StartWorkers();
-  cluster.AwaitTraining(kWorkers);
+  ASSERT_NO_FATAL_FAILURE(cluster.StartWorkers());
+  ASSERT_NO_FATAL_FAILURE(cluster.AwaitTraining(kWorkers));
   LOCKSTEP_ASSERT_OK(cluster.network().Cut(kCoordinatorHost));
-  AwaitEvaluations(cluster, 0, /*more=*/2);
+  ASSERT_NO_FATAL_FAILURE(AwaitEvaluations(cluster, 0, /*more=*/2));
   LOCKSTEP_ASSERT_OK(cluster.network().Heal(kCoordinatorHost));
 
   cluster.ExpectTurnedAway({{"plain", {}}, {"other", cluster.OtherAuthority()}});

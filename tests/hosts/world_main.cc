@@ -1,6 +1,6 @@
 #include "gtest/gtest.h"
 #include "tests/hosts/private_world.h"
-#include "tests/hosts/world_test.h"
+#include "tests/hosts/world_fixture.h"
 
 namespace lockstep {
 namespace {

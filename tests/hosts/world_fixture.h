@@ -1,7 +1,7 @@
 // What a test that needs networks of its own derives from: it is skipped, and says why, where the
 // system allows none. Its program's main() is world_main.cc.
-#ifndef LOCKSTEP_TESTS_HOSTS_WORLD_TEST_H_
-#define LOCKSTEP_TESTS_HOSTS_WORLD_TEST_H_
+#ifndef LOCKSTEP_TESTS_HOSTS_WORLD_FIXTURE_H_
+#define LOCKSTEP_TESTS_HOSTS_WORLD_FIXTURE_H_
 
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
@@ -22,4 +22,4 @@ class WorldTest : public testing::Test {
 
 }  // namespace lockstep
 
-#endif  // LOCKSTEP_TESTS_HOSTS_WORLD_TEST_H_
+#endif  // LOCKSTEP_TESTS_HOSTS_WORLD_FIXTURE_H_
