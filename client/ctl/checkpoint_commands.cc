@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/ctl/options.h"
 #include "client/ctl/table.h"
 #include "nlohmann/json.hpp"
 #include "worker/checkpoint/checkpoint_directory.h"
@@ -36,7 +37,8 @@ ExitCode ListCheckpoints(const Context& context, const std::string& directory) {
       const std::string state = absl::IsNotFound(manifest.status())
                                     ? "incomplete"
                                     : std::string(manifest.status().message());
-      table.AddRow({absl::StrCat(*step), "", "", "", "", state});
+      const Style style = absl::IsNotFound(manifest.status()) ? Style::kPending : Style::kBad;
+      table.AddRow({absl::StrCat(*step), "", "", "", "", {state, style}});
       all.push_back({{"step", *step}, {"state", state}});
       continue;
     }
@@ -44,7 +46,7 @@ ExitCode ListCheckpoints(const Context& context, const std::string& directory) {
     for (const CheckpointFile& file : manifest->files) bytes += file.sum.bytes;
     const std::size_t ranks = manifest->plan.shards.size();
     table.AddRow({absl::StrCat(*step), manifest->id.job, absl::StrCat(manifest->id.epoch),
-                  absl::StrCat(ranks), absl::StrCat(bytes), "complete"});
+                  absl::StrCat(ranks), absl::StrCat(bytes), {"complete", Style::kGood}});
     all.push_back({{"step", *step},
                    {"job", manifest->id.job},
                    {"epoch", manifest->id.epoch},
@@ -53,7 +55,7 @@ ExitCode ListCheckpoints(const Context& context, const std::string& directory) {
                    {"samples", manifest->samples},
                    {"state", "complete"}});
   }
-  Print(context.json ? absl::StrCat(all.dump(2), "\n") : table.ToString());
+  Print(context.json ? absl::StrCat(all.dump(2), "\n") : table.ToString(context.color));
   return ExitCode::kOk;
 }
 
@@ -90,16 +92,26 @@ void AddCheckpointCommands(CLI::App* app, Context* context, Command* chosen) {
 
   CLI::App* list = checkpoint->add_subcommand("list", "what a directory of checkpoints holds");
   auto directory = std::make_shared<std::string>();
-  list->add_option("directory", *directory, kDirectoryHelp)->required();
-  list->callback([=] { *chosen = [=] { return ListCheckpoints(*context, *directory); }; });
+  list->add_option("directory", *directory, kDirectoryHelp)->required()->type_name(kFileType);
+  list->callback([=] {
+    context->needs_client = false;
+    *chosen = [=] { return ListCheckpoints(*context, *directory); };
+  });
+  AddExample(list, "checkpoint list /data/mnist/checkpoints");
 
   CLI::App* save = checkpoint->add_subcommand(
       "export", "write one file that Python's torch.load(weights_only=True) reads");
   auto flags = std::make_shared<ExportFlags>();
-  save->add_option("directory", flags->directory, kDirectoryHelp)->required();
+  save->add_option("directory", flags->directory, kDirectoryHelp)
+      ->required()
+      ->type_name(kFileType);
   save->add_option("--step", flags->step, "of the checkpoint; not given: the newest");
-  save->add_option("--out", flags->out, "the file to write")->required();
-  save->callback([=] { *chosen = [=] { return ExportCheckpoint(*context, *flags); }; });
+  save->add_option("--out", flags->out, "the file to write")->required()->type_name(kFileType);
+  save->callback([=] {
+    context->needs_client = false;
+    *chosen = [=] { return ExportCheckpoint(*context, *flags); };
+  });
+  AddExample(save, "checkpoint export /data/mnist/checkpoints --out model.pt");
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #define LOCKSTEP_CLIENT_CTL_CONTEXT_H_
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,17 +11,22 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "client/client.h"
+#include "client/ctl/connection.h"
+#include "client/ctl/style.h"
 
 namespace lockstep {
 
 // Part of the command line's contract: scripts rely on the numbers.
 enum class ExitCode { kOk = 0, kFailed = 1, kUsage = 2, kUnreachable = 3, kWaitTimedOut = 4 };
 
-struct Context {
-  std::string coordinator = "127.0.0.1:7070";
-  TlsFiles tls;
+struct Context : Connection {
+  std::string config_path;  // as ConfigPath()
+  std::string name;         // of the saved connection, as asked for; empty: the current one
   bool json = false;
+  Color color = Color::kOff;  // of what is printed
   std::optional<absl::Duration> timeout;
+  // A chosen command that calls no coordinator clears it.
+  bool needs_client = true;
   std::unique_ptr<Client> client;
 
   // For one answer.
@@ -28,6 +34,9 @@ struct Context {
   // For an effect to show.
   absl::Duration wait() const { return timeout.value_or(absl::Seconds(60)); }
 };
+
+// What a chosen command does.
+using Command = std::function<ExitCode()>;
 
 inline void Print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
@@ -41,6 +50,11 @@ inline void Say(const std::string& text) { std::fprintf(stderr, "%s", text.c_str
 inline ExitCode Fail(const absl::Status& why) {
   std::fprintf(stderr, "lockstepctl: %s\n", why.ToString().c_str());
   return absl::IsUnavailable(why) ? ExitCode::kUnreachable : ExitCode::kFailed;
+}
+
+inline ExitCode FailConfig(const absl::Status& why) {
+  std::fprintf(stderr, "lockstepctl: %s\n", std::string(why.message()).c_str());
+  return ExitCode::kUsage;
 }
 
 inline ExitCode FailUsage(const std::string& why) {

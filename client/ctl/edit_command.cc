@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/ctl/options.h"
 #include "client/ctl/policy_calls.h"
 #include "client/ctl/policy_files.h"
 #include "client/ctl/policy_flags.h"
@@ -112,12 +113,13 @@ void AddEditCommand(CLI::App* app, Context* context, Command* chosen) {
       "edit",
       "edit the newest policy as text with $VISUAL, $EDITOR or vi, then confirm the change");
   auto flags = std::make_shared<EditCommandFlags>();
-  command->add_option("job", flags->job, kJobHelp)->required();
+  AddJob(command, &flags->job);
   command->add_flag("--yes", flags->yes, "change without asking");
   AddSendFlags(command, Checking::kNotOffered, &flags->send);
   command->footer("Text that is left as it was, or emptied, changes nothing. If the change fails, "
                   "the text is kept.");
   command->callback([=] { *chosen = [=] { return EditPolicy(*context, *flags); }; });
+  AddExample(command, "policy edit mnist --reason 'less traffic' --wait");
 }
 
 }  // namespace lockstep

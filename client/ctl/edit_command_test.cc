@@ -1,6 +1,4 @@
 // policy edit, with small shell scripts as the editor.
-#include <fcntl.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -9,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/ctl/ctl_fixture.h"
+#include "client/ctl/pseudo_terminal.h"
 #include "common/base/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -24,31 +23,6 @@ using testing::Not;
 using testing::SizeIs;
 
 constexpr char kAppend[] = R"(echo 'skip_unchanged: true' >>"$1")";
-
-// A terminal at which a person has typed ahead and then ended the input.
-class Terminal {
- public:
-  explicit Terminal(const std::string& typed) : master_(posix_openpt(O_RDWR | O_NOCTTY)) {
-    EXPECT_GE(master_, 0);
-    EXPECT_EQ(grantpt(master_), 0);
-    EXPECT_EQ(unlockpt(master_), 0);
-    path_ = ptsname(master_);
-    // Open as long as this is, so that what is typed waits for a reader.
-    slave_ = open(path_.c_str(), O_RDWR | O_NOCTTY);
-    const std::string all = typed + "\x04";
-    EXPECT_EQ(write(master_, all.data(), all.size()), static_cast<ssize_t>(all.size()));
-  }
-  ~Terminal() {
-    close(slave_);
-    close(master_);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  int master_;
-  int slave_ = -1;
-  std::string path_;
-};
 
 class EditCommand : public Lockstepctl {
  protected:
@@ -151,13 +125,13 @@ TEST_F(EditCommand, NeedsATerminalToConfirmUnlessToldOtherwise) {
 }
 
 TEST_F(EditCommand, AsksBeforeItSends) {
-  const Outcome refused = Edit(kAppend, "", Terminal("maybe\nno\n").path());
+  const Outcome refused = Edit(kAppend, "", PseudoTerminal("maybe\nno\n").path());
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.err, HasSubstr("Change the policy of job mnist? [y/N]"));
   EXPECT_THAT(KeptFiles(), SizeIs(1));
   EXPECT_EQ(Revision(), "1");
-  EXPECT_EQ(Edit(kAppend, "", Terminal("\n").path()).code, 1);
-  const Terminal terminal("y\n");
+  EXPECT_EQ(Edit(kAppend, "", PseudoTerminal("\n").path()).code, 1);
+  const PseudoTerminal terminal("y\n");
   EXPECT_EQ(Edit(kAppend, "", terminal.path()).out, "revision 2 is pending\n");
 }
 
@@ -167,12 +141,12 @@ TEST_F(EditCommand, OffersToEditAgainWithTheTextAsItWasLeft) {
 then sed -i 's/^ignore: .*/root { rank: 0 }/' "$1"
 else echo 'ignore: true' >>"$1"
 fi)";
-  const Terminal terminal("\ny\n");
+  const PseudoTerminal terminal("\ny\n");
   const Outcome edited = Edit(script, "", terminal.path());
   EXPECT_EQ(edited.code, 0) << edited.err;
   EXPECT_THAT(edited.err, AllOf(HasSubstr("no field named"), HasSubstr("Edit again? [Y/n]")));
   EXPECT_THAT(Run("policy get mnist").out, HasSubstr("root:        rank 0"));
-  const Terminal no("n\n");
+  const PseudoTerminal no("n\n");
   EXPECT_EQ(Edit(script, "", no.path()).code, 1);
   EXPECT_THAT(KeptFiles(), SizeIs(1));
 }

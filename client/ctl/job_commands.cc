@@ -6,17 +6,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/ctl/duration_option.h"
+#include "client/ctl/options.h"
 #include "client/ctl/policy_files.h"
-#include "client/ctl/progress.h"
 #include "client/ctl/render.h"
 #include "client/ctl/wait.h"
+#include "client/ctl/watch_command.h"
 #include "proto/convert/convert.h"
 
 namespace lockstep {
 namespace {
-
-constexpr char kJobHelp[] = "the job's name";
 
 ExitCode ListJobs(Context& context) {
   absl::StatusOr<std::vector<v1::Job>> jobs = context.client->ListJobs(context.call());
@@ -26,7 +24,7 @@ ExitCode ListJobs(Context& context) {
     for (const v1::Job& job : *jobs) *all.add_jobs() = job;
     Print(RenderJson(all));
   } else {
-    Print(RenderJobs(*jobs));
+    Print(RenderJobs(*jobs, context.color));
   }
   return ExitCode::kOk;
 }
@@ -79,25 +77,9 @@ ExitCode ShowJob(Context& context, const std::string& name) {
     Print(RenderJson(all));
     return ExitCode::kOk;
   }
-  Print(absl::StrCat(RenderJob(*job), "\n", RenderWorkers(*workers)));
+  Print(absl::StrCat(RenderJob(*job, context.color), "\n",
+                     RenderWorkers(*workers, context.color)));
   return ExitCode::kOk;
-}
-
-ExitCode WatchJob(Context& context, const std::string& name, bool once) {
-  const absl::Duration timeout =
-      context.timeout || once ? context.call().timeout : absl::InfiniteDuration();
-  std::string said;
-  const absl::Status watched =
-      context.client->WatchJob(name, timeout, [&](const v1::WatchJobResponse& state) {
-        const std::string line = context.json ? RenderJson(state, JsonLayout::kOneLine)
-                                              : absl::StrCat(WatchLine(state), "\n");
-        if (line != said) Print(line);
-        said = line;
-        return !once;
-      });
-  if (watched.ok()) return ExitCode::kOk;
-  const ExitCode code = Fail(watched);
-  return absl::IsDeadlineExceeded(watched) ? ExitCode::kWaitTimedOut : code;
 }
 
 ExitCode DeleteJob(Context& context, const std::string& name) {
@@ -115,7 +97,7 @@ ExitCode ListWorkers(Context& context, const std::string& name) {
     for (const v1::Worker& worker : *workers) *all.add_workers() = worker;
     Print(RenderJson(all));
   } else {
-    Print(RenderWorkers(*workers));
+    Print(RenderWorkers(*workers, context.color));
   }
   return ExitCode::kOk;
 }
@@ -185,14 +167,16 @@ void AddOnJob(CLI::App* app, const std::string& name, const std::string& help, C
               Command* chosen, ExitCode (*run)(Context&, const std::string&)) {
   CLI::App* command = app->add_subcommand(name, help);
   auto job = std::make_shared<std::string>();
-  command->add_option("job", *job, kJobHelp)->required();
+  AddJob(command, job.get());
   command->callback([=] { *chosen = [=] { return run(*context, *job); }; });
+  AddExample(command, absl::StrCat(app->get_parent() == nullptr ? "" : app->get_name() + " ",
+                                   name, " mnist"));
 }
 
 void AddCreate(CLI::App* app, Context* context, Command* chosen) {
   CLI::App* command = app->add_subcommand("create", "make a job that workers can attend");
   auto flags = std::make_shared<CreateFlags>();
-  command->add_option("job", flags->name, kJobHelp)->required();
+  command->add_option("job", flags->name, "the new job's name")->required();
   command->add_option("--min-workers", flags->min_workers, "an epoch needs at least this many")
       ->capture_default_str();
   command->add_option("--max-workers", flags->max_workers,
@@ -214,40 +198,37 @@ void AddCreate(CLI::App* app, Context* context, Command* chosen) {
                       "lost, or 1")
       ->capture_default_str();
   command->add_option("--policy", flags->policy_file,
-                      "file with the first sync policy, textproto or JSON; '-': standard input");
+                      "file with the first sync policy, textproto or JSON; '-': standard input")
+      ->type_name(kFileType);
   command->callback([=] { *chosen = [=] { return CreateJob(*context, *flags); }; });
-}
-
-void AddWatch(CLI::App* app, Context* context, Command* chosen) {
-  CLI::App* command = app->add_subcommand("watch", "print a line per change");
-  auto job = std::make_shared<std::string>();
-  auto once = std::make_shared<bool>(false);
-  command->add_option("job", *job, kJobHelp)->required();
-  command->add_flag("--once", *once, "print the present state and end");
-  command->callback([=] { *chosen = [=] { return WatchJob(*context, *job, *once); }; });
+  AddExample(command, "job create mnist --min-workers 2 --max-workers 4 --optimizer-replicas 2");
 }
 
 void AddDrain(CLI::App* app, Context* context, Command* chosen) {
   CLI::App* command = app->add_subcommand(
       "drain", "have one worker stop between two steps; the others go on without it");
   auto flags = std::make_shared<DrainFlags>();
-  command->add_option("job", flags->job, kJobHelp)->required();
-  command->add_option("worker", flags->worker, "the worker's name")->required();
+  AddJob(command, &flags->job);
+  command->add_option("worker", flags->worker, "the worker's name")
+      ->required()
+      ->type_name(kWorkerType);
   command->add_flag("--allow-waiting", flags->allow_waiting,
                     "also if too few workers for an epoch are left");
   command->add_flag("--wait", flags->wait,
                     "wait until it takes no more part, up to --timeout (1m)");
   command->callback([=] { *chosen = [=] { return Drain(*context, *flags); }; });
+  AddExample(command, "job drain mnist w2 --wait");
 }
 
 void AddCheckpoint(CLI::App* app, Context* context, Command* chosen) {
   CLI::App* command =
       app->add_subcommand("checkpoint", "have the workers make a checkpoint between two steps");
   auto flags = std::make_shared<CheckpointFlags>();
-  command->add_option("job", flags->job, kJobHelp)->required();
+  AddJob(command, &flags->job);
   command->add_flag("--wait", flags->wait,
                     "wait until it took effect on all workers, up to --timeout (1m)");
   command->callback([=] { *chosen = [=] { return Checkpoint(*context, *flags); }; });
+  AddExample(command, "job checkpoint mnist --wait --timeout 5m");
 }
 
 }  // namespace
@@ -258,9 +239,10 @@ void AddJobCommands(CLI::App* app, Context* context, Command* chosen) {
   job->require_subcommand(1);
   CLI::App* list = job->add_subcommand("list", "all jobs");
   list->callback([=] { *chosen = [=] { return ListJobs(*context); }; });
+  AddExample(list, "job list");
   AddCreate(job, context, chosen);
   AddOnJob(job, "status", "one job and its workers", context, chosen, ShowJob);
-  AddWatch(job, context, chosen);
+  AddWatchCommand(job, context, chosen);
   AddDrain(job, context, chosen);
   AddCheckpoint(job, context, chosen);
   AddOnJob(job, "delete", "forget a job that no worker attends", context, chosen, DeleteJob);

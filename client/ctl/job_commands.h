@@ -1,8 +1,6 @@
-// lockstepctl job ..., workers and plan.
+// lockstepctl job ..., workers and plan, but for watch_command.h.
 #ifndef LOCKSTEP_CLIENT_CTL_JOB_COMMANDS_H_
 #define LOCKSTEP_CLIENT_CTL_JOB_COMMANDS_H_
-
-#include <functional>
 
 #include "CLI/CLI.hpp"
 #include "client/ctl/context.h"
@@ -11,7 +9,6 @@ namespace lockstep {
 
 // A chosen command puts what it does into `*chosen`. All three outlive parsing
 // and running.
-using Command = std::function<ExitCode()>;
 void AddJobCommands(CLI::App* app, Context* context, Command* chosen);
 
 }  // namespace lockstep

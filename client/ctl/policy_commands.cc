@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/ctl/edit_command.h"
+#include "client/ctl/options.h"
 #include "client/ctl/policy_calls.h"
 #include "client/ctl/policy_edit.h"
 #include "client/ctl/policy_files.h"
@@ -55,7 +56,7 @@ ExitCode GetPolicy(Context& context, const GetFlags& flags) {
   if (flags.textproto) {
     Print(PolicyText(flags.job, *revision));
   } else {
-    Print(context.json ? RenderJson(*revision) : RenderRevision(*revision));
+    Print(context.json ? RenderJson(*revision) : RenderRevision(*revision, context.color));
   }
   return ExitCode::kOk;
 }
@@ -74,7 +75,7 @@ ExitCode ShowHistory(Context& context, const HistoryFlags& flags) {
     for (const v1::SyncPolicyRevision& revision : *revisions) *all.add_revisions() = revision;
     Print(RenderJson(all));
   } else {
-    Print(RenderHistory(*revisions));
+    Print(RenderHistory(*revisions, context.color));
   }
   return ExitCode::kOk;
 }
@@ -236,21 +237,22 @@ ExitCode Sync(Context& context, const SyncFlags& flags) {
 void AddGet(CLI::App* app, Context* context, Command* chosen) {
   CLI::App* command = app->add_subcommand("get", "a revision, by default the newest");
   auto flags = std::make_shared<GetFlags>();
-  command->add_option("job", flags->job, kJobHelp)->required();
+  AddJob(command, &flags->job);
   AddRevision(command, "--revision", &flags->revision, "this one; default: the newest");
   command->add_flag("--textproto", flags->textproto,
                     "as `policy edit` shows it, for --from and --file");
   command->callback([=] { *chosen = [=] { return GetPolicy(*context, *flags); }; });
+  AddExample(command, "policy get mnist --textproto");
 }
 
 void AddSet(CLI::App* app, Context* context, Command* chosen) {
   CLI::App* command = app->add_subcommand(
       "set", "change what is named, on all workers between the same two steps");
   auto flags = std::make_shared<SetFlags>();
-  command->add_option("job", flags->job, kJobHelp)->required();
+  AddJob(command, &flags->job);
   AddEditFlags(command, &flags->edit,
-               "  lockstepctl policy set mnist --rule '**.running_* mean every-steps=100' --wait\n"
-               "  lockstepctl policy set mnist --clear-rules --ignore 'bn1.*' --reason 'drift'\n");
+               {"policy set mnist --rule '**.running_* mean every-steps=100' --wait",
+                "policy set mnist --clear-rules --ignore 'bn1.*' --reason 'drift'"});
   command->add_option("--etag", flags->etag, "refuse unless this is the newest revision's etag");
   AddSendFlags(command, Checking::kOffered, &flags->send);
   command->callback([=] { *chosen = [=] { return SetPolicy(*context, *flags); }; });
@@ -260,18 +262,19 @@ void AddRollback(CLI::App* app, Context* context, Command* chosen) {
   CLI::App* command =
       app->add_subcommand("rollback", "make a new revision that says what an old one said");
   auto flags = std::make_shared<RollbackFlags>();
-  command->add_option("job", flags->job, kJobHelp)->required();
+  AddJob(command, &flags->job);
   AddRevision(command, "revision", &flags->revision,
               "the old one; default: the one before the newest");
   AddSendFlags(command, Checking::kOffered, &flags->send);
   command->callback([=] { *chosen = [=] { return RollBack(*context, *flags); }; });
+  AddExample(command, "policy rollback mnist 3 --wait");
 }
 
 void AddDiff(CLI::App* app, Context* context, Command* chosen) {
   CLI::App* command = app->add_subcommand(
       "diff", "what differs between two revisions, or the newest and a file: fields, then buffers");
   auto flags = std::make_shared<DiffFlags>();
-  command->add_option("job", flags->job, kJobHelp)->required();
+  AddJob(command, &flags->job);
   CLI::Option* from = AddRevision(command, "--from", &flags->from,
                                   "this revision; default: the one before --to");
   CLI::Option* to =
@@ -279,10 +282,11 @@ void AddDiff(CLI::App* app, Context* context, Command* chosen) {
   command
       ->add_option("--file", flags->file,
                    "the newest and the policy in this file, textproto or JSON; '-': standard input")
-      ->type_name("FILE")
+      ->type_name(kFileType)
       ->excludes(from)
       ->excludes(to);
   command->callback([=] { *chosen = [=] { return ShowDiff(*context, *flags); }; });
+  AddExample(command, "policy diff mnist --from 3 --to 5");
 }
 
 void AddPreview(CLI::App* app, Context* context, Command* chosen) {
@@ -290,13 +294,13 @@ void AddPreview(CLI::App* app, Context* context, Command* chosen) {
       "preview", "what a policy does to each buffer and what that costs, also of a change that is "
                  "not made yet");
   auto flags = std::make_shared<PreviewFlags>();
-  command->add_option("job", flags->job, kJobHelp)->required();
+  AddJob(command, &flags->job);
   CLI::Option* revision =
       AddRevision(command, "--revision", &flags->revision,
                   "begin with the policy of this revision; default: the newest");
   AddEditFlags(command, &flags->edit,
-               "  lockstepctl policy preview mnist --rule '**.running_* mean' --every-forwards 0 "
-               "--every-steps 100\n")
+               {"policy preview mnist --rule '**.running_* mean' --every-forwards 0 "
+                "--every-steps 100"})
       ->excludes(revision);
   command->add_flag("--synced-only", flags->synced_only, "leave out buffers that are not synced");
   command->callback([=] { *chosen = [=] { return ShowPreview(*context, *flags); }; });
@@ -305,18 +309,19 @@ void AddPreview(CLI::App* app, Context* context, Command* chosen) {
 void AddHistory(CLI::App* app, Context* context, Command* chosen) {
   CLI::App* command = app->add_subcommand("history", "revisions, newest first");
   auto flags = std::make_shared<HistoryFlags>();
-  command->add_option("job", flags->job, kJobHelp)->required();
+  AddJob(command, &flags->job);
   command->add_option("--limit", flags->limit, "at most this many")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   command->callback([=] { *chosen = [=] { return ShowHistory(*context, *flags); }; });
+  AddExample(command, "policy history mnist --limit 10");
 }
 
 void AddSync(CLI::App* app, Context* context, Command* chosen) {
   CLI::App* command =
       app->add_subcommand("sync", "synchronise once, whatever schedule and master switch say");
   auto flags = std::make_shared<SyncFlags>();
-  command->add_option("job", flags->job, kJobHelp)->required();
+  AddJob(command, &flags->job);
   command->add_flag("--buffers", flags->buffers, "the buffers that the policy selects (default)");
   command->add_flag("--parameters", flags->parameters, "all parameters");
   command->add_option("--root", flags->root,
@@ -325,6 +330,7 @@ void AddSync(CLI::App* app, Context* context, Command* chosen) {
   command->add_flag("--wait", flags->wait,
                     "wait until all workers have done it, up to --timeout (1m)");
   command->callback([=] { *chosen = [=] { return Sync(*context, *flags); }; });
+  AddExample(command, "sync mnist --parameters --root w0 --wait");
 }
 
 }  // namespace

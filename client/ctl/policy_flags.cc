@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "client/ctl/options.h"
 #include "client/ctl/policy_files.h"
 #include "common/base/status_macros.h"
 
@@ -55,13 +56,14 @@ void AddTexts(CLI::App* command, const std::string& name, std::vector<std::strin
 
 }  // namespace
 
-CLI::Option* AddEditFlags(CLI::App* command, EditFlags* flags, const std::string& examples) {
+CLI::Option* AddEditFlags(CLI::App* command, EditFlags* flags,
+                          const std::vector<std::string>& examples) {
   PolicyEdit& edit = flags->edit;
   CLI::Option* from = command->add_option(
       "--from", flags->from,
       "begin with the policy in this file, textproto or JSON, not the present one; '-': standard "
       "input");
-  from->type_name("FILE");
+  from->type_name(kFileType);
   AddSwitch(command, "broadcast-buffers", &edit.broadcast_buffers,
             "the master switch while training runs", kLists);
   AddTexts(command, "allow", &edit.allow, "PATTERN", "add a pattern to the allow list", kLists);
@@ -103,7 +105,8 @@ CLI::Option* AddEditFlags(CLI::App* command, EditFlags* flags, const std::string
   AddPeriod(command, "check-parameters-every-steps", &edit.check_parameters_every_steps,
             "compare parameters among ranks after every n-th step, end the epoch if they differ",
             kParameters);
-  command->footer(absl::StrCat(kEditHelp, "\n", examples));
+  command->footer(kEditHelp);
+  for (const std::string& example : examples) AddExample(command, example);
   return from;
 }
 

@@ -3,6 +3,7 @@
 #define LOCKSTEP_CLIENT_CTL_POLICY_FLAGS_H_
 
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
@@ -10,16 +11,15 @@
 
 namespace lockstep {
 
-inline constexpr char kJobHelp[] = "the job's name";
-
 // What to make of a policy. `*flags` outlives parsing.
 struct EditFlags {
   PolicyEdit edit;
   std::string from;
 };
 // Returns --from. The command's footer explains patterns and rules, then shows
-// `examples`.
-CLI::Option* AddEditFlags(CLI::App* command, EditFlags* flags, const std::string& examples);
+// `examples`, as AddExample() takes them.
+CLI::Option* AddEditFlags(CLI::App* command, EditFlags* flags,
+                          const std::vector<std::string>& examples);
 
 // The edit, with the policy that --from names read. Errors: those of ReadPolicy().
 absl::StatusOr<PolicyEdit> ReadEdit(const EditFlags& flags);

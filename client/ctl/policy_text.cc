@@ -1,17 +1,15 @@
 #include "client/ctl/policy_text.h"
 
-#include <vector>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "client/ctl/json_text.h"
 #include "common/base/status_macros.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
 #include "google/protobuf/util/json_util.h"
-#include "nlohmann/json.hpp"
 #include "proto/convert/convert.h"
 
 namespace lockstep {
@@ -77,26 +75,9 @@ absl::StatusOr<v1::SyncPolicy> ParseText(const std::string& text, const std::str
   return absl::InvalidArgumentError(error.text());
 }
 
-// Where JSON is malformed; Protobuf's reader does not count lines.
-absl::Status CheckJson(const std::string& text, const std::string& source) {
-  try {
-    [[maybe_unused]] const nlohmann::json parsed = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::parse_error& e) {
-    const std::string before = text.substr(0, e.byte > 0 ? e.byte - 1 : 0);
-    const std::vector<absl::string_view> lines = absl::StrSplit(before, '\n');
-    absl::string_view what = e.what();
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ...".
-    if (const std::size_t colon = what.find(": "); colon != absl::string_view::npos) {
-      what.remove_prefix(colon + 2);
-    }
-    return absl::InvalidArgumentError(absl::StrCat(source, ":", lines.size(), ":",
-                                                   lines.back().size() + 1, ": ", what));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<v1::SyncPolicy> ParseJson(const std::string& text, const std::string& source) {
-  LOCKSTEP_RETURN_IF_ERROR(CheckJson(text, source));
+  // Protobuf's reader does not tell where JSON is malformed.
+  LOCKSTEP_RETURN_IF_ERROR(ParseJsonText(text, source).status());
   v1::SyncPolicy policy;
   const auto parsed = google::protobuf::util::JsonStringToMessage(text, &policy);
   if (parsed.ok()) return policy;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "client/ctl/table.h"
 #include "common/base/text.h"
 
 namespace lockstep {
@@ -38,11 +39,13 @@ EntryProgress ProgressOf(const v1::WatchJobResponse& state, std::int64_t log_num
                                   " workers: ", ListNames(missing))};
 }
 
-std::string WatchLine(const v1::WatchJobResponse& state) {
+std::string WatchLine(const v1::WatchJobResponse& state, Color color) {
   const v1::Job& job = state.job();
-  std::string line = absl::StrCat(StateName(job.state()), "  epoch ", job.epoch(), "  step ",
-                                  job.step(), "  policy ", job.policy().revision(), " (",
-                                  StateName(job.policy().state()), ")  workers ", Members(state));
+  std::string line = absl::StrCat(
+      Paint(StateName(job.state()), StyleOf(job.state()), color), "  epoch ", job.epoch(),
+      "  step ", job.step(), "  policy ", job.policy().revision(), " (",
+      Paint(StateName(job.policy().state()), StyleOf(job.policy().state()), color), ")  workers ",
+      Members(state));
   for (const v1::Worker& worker : state.workers()) {
     const auto loss = worker.metrics().find("loss");
     if (worker.rank() < 0 || loss == worker.metrics().end()) continue;
@@ -50,7 +53,7 @@ std::string WatchLine(const v1::WatchJobResponse& state) {
     break;
   }
   if (job.state() != v1::Job::STATE_RUNNING && !job.detail().empty()) {
-    absl::StrAppend(&line, "  ", job.detail());
+    absl::StrAppend(&line, "  ", OneLine(job.detail()));
   }
   return line;
 }
@@ -59,6 +62,29 @@ std::string StateName(v1::Job::State state) { return Shorten(v1::Job::State_Name
 std::string StateName(v1::Worker::State state) { return Shorten(v1::Worker::State_Name(state)); }
 std::string StateName(v1::SyncPolicyRevision::State state) {
   return Shorten(v1::SyncPolicyRevision::State_Name(state));
+}
+
+Style StyleOf(v1::Job::State state) {
+  return state == v1::Job::STATE_RUNNING ? Style::kGood : Style::kPending;
+}
+
+Style StyleOf(v1::Worker::State state) {
+  switch (state) {
+    case v1::Worker::STATE_READY:
+    case v1::Worker::STATE_TRAINING:
+      return Style::kGood;
+    case v1::Worker::STATE_ATTENDING:
+    case v1::Worker::STATE_PREPARING:
+      return Style::kPending;
+    case v1::Worker::STATE_SUSPECT:
+      return Style::kBad;
+    default:
+      return Style::kPlain;
+  }
+}
+
+Style StyleOf(v1::SyncPolicyRevision::State state) {
+  return state == v1::SyncPolicyRevision::STATE_EFFECTIVE ? Style::kGood : Style::kPending;
 }
 
 }  // namespace lockstep

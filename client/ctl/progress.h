@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "client/ctl/style.h"
 #include "lockstep/v1/job.pb.h"
 
 namespace lockstep {
@@ -18,12 +19,16 @@ struct EntryProgress {
 EntryProgress ProgressOf(const v1::WatchJobResponse& state, std::int64_t log_number);
 
 // "running  epoch 3  step 120  policy 2  workers 4  loss 0.25"
-std::string WatchLine(const v1::WatchJobResponse& state);
+std::string WatchLine(const v1::WatchJobResponse& state, Color color = Color::kOff);
 
 // "running" of STATE_RUNNING.
 std::string StateName(v1::Job::State state);
 std::string StateName(v1::Worker::State state);
 std::string StateName(v1::SyncPolicyRevision::State state);
+
+Style StyleOf(v1::Job::State state);
+Style StyleOf(v1::Worker::State state);
+Style StyleOf(v1::SyncPolicyRevision::State state);
 
 }  // namespace lockstep
 

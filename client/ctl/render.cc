@@ -122,7 +122,7 @@ std::string RenderJson(const google::protobuf::Message& message, JsonLayout layo
   return json;
 }
 
-std::string RenderJobs(const std::vector<v1::Job>& jobs) {
+std::string RenderJobs(const std::vector<v1::Job>& jobs, Color color) {
   Table table({{.title = "NAME"},
                {.title = "STATE"},
                {.title = "EPOCH", .align = kRight},
@@ -130,16 +130,17 @@ std::string RenderJobs(const std::vector<v1::Job>& jobs) {
                {.title = "POLICY", .align = kRight},
                {.title = "DETAIL"}});
   for (const v1::Job& job : jobs) {
-    table.AddRow({job.spec().name(), StateName(job.state()), absl::StrCat(job.epoch()),
-                  absl::StrCat(job.step()), absl::StrCat(job.policy().revision()), job.detail()});
+    table.AddRow({job.spec().name(), {StateName(job.state()), StyleOf(job.state())},
+                  absl::StrCat(job.epoch()), absl::StrCat(job.step()),
+                  absl::StrCat(job.policy().revision()), job.detail()});
   }
-  return table.ToString();
+  return table.ToString(color);
 }
 
-std::string RenderJob(const v1::Job& job) {
+std::string RenderJob(const v1::Job& job, Color color) {
   Lines lines;
   lines.Add("job", job.spec().name());
-  lines.Add("state", StateName(job.state()));
+  lines.Add("state", Paint(StateName(job.state()), StyleOf(job.state()), color));
   lines.Add("detail", job.detail());
   lines.Add("workers", absl::StrCat(job.spec().min_workers(), " to ",
                                     std::max(job.spec().min_workers(), job.spec().max_workers())));
@@ -155,7 +156,7 @@ std::string RenderJob(const v1::Job& job) {
   return lines.text();
 }
 
-std::string RenderWorkers(const std::vector<v1::Worker>& workers) {
+std::string RenderWorkers(const std::vector<v1::Worker>& workers, Color color) {
   Table table({{.title = "NAME"},
                {.title = "STATE"},
                {.title = "RANK", .align = kRight},
@@ -165,12 +166,12 @@ std::string RenderWorkers(const std::vector<v1::Worker>& workers) {
                {.title = "OPTIMIZER BYTES", .align = kRight},
                {.title = "METRICS"}});
   for (const v1::Worker& worker : workers) {
-    table.AddRow({worker.name(), StateName(worker.state()),
+    table.AddRow({worker.name(), {StateName(worker.state()), StyleOf(worker.state())},
                   worker.rank() < 0 ? "-" : absl::StrCat(worker.rank()),
                   absl::StrCat(worker.step()), worker.phase(), worker.transport(),
                   absl::StrCat(worker.optimizer_bytes()), RenderMetrics(worker)});
   }
-  return absl::StrCat(table.ToString(), RenderSyncs(workers));
+  return absl::StrCat(table.ToString(color), RenderSyncs(workers));
 }
 
 std::string RenderShardPlan(const v1::GetShardPlanResponse& plan) {
@@ -201,9 +202,11 @@ std::string RenderShardPlan(const v1::GetShardPlanResponse& plan) {
                       costs.ToString());
 }
 
-std::string RenderRevision(const v1::SyncPolicyRevision& revision) {
+std::string RenderRevision(const v1::SyncPolicyRevision& revision, Color color) {
   Lines lines;
-  lines.Add("revision", absl::StrCat(revision.revision(), ", ", StateName(revision.state())));
+  lines.Add("revision",
+            absl::StrCat(revision.revision(), ", ",
+                         Paint(StateName(revision.state()), StyleOf(revision.state()), color)));
   if (revision.state() == v1::SyncPolicyRevision::STATE_EFFECTIVE) {
     lines.Add("since step", absl::StrCat(revision.effective_step()));
   }
@@ -219,7 +222,7 @@ std::string RenderRevision(const v1::SyncPolicyRevision& revision) {
   return lines.text();
 }
 
-std::string RenderHistory(const std::vector<v1::SyncPolicyRevision>& revisions) {
+std::string RenderHistory(const std::vector<v1::SyncPolicyRevision>& revisions, Color color) {
   Table table({{.title = "REVISION", .align = kRight},
                {.title = "STATE"},
                {.title = "SINCE STEP", .align = kRight},
@@ -227,13 +230,14 @@ std::string RenderHistory(const std::vector<v1::SyncPolicyRevision>& revisions) 
                {.title = "AUTHOR", .max_width = 12},
                {.title = "POLICY AND REASON"}});
   for (const v1::SyncPolicyRevision& revision : revisions) {
-    table.AddRow({absl::StrCat(revision.revision()), StateName(revision.state()),
+    table.AddRow({absl::StrCat(revision.revision()),
+                  {StateName(revision.state()), StyleOf(revision.state())},
                   EffectiveSince(revision), RenderTime(revision.create_time()), revision.author(),
                   absl::StrCat(RenderPolicy(revision.policy()),
                                revision.reason().empty() ? "" : "; because: ",
                                revision.reason())});
   }
-  return table.ToString();
+  return table.ToString(color);
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "client/ctl/style.h"
 #include "google/protobuf/message.h"
 #include "lockstep/v1/job.pb.h"
 #include "lockstep/v1/policy.pb.h"
@@ -18,12 +19,13 @@ enum class JsonLayout { kPretty, kOneLine };
 std::string RenderJson(const google::protobuf::Message& message,
                        JsonLayout layout = JsonLayout::kPretty);
 
-std::string RenderJobs(const std::vector<v1::Job>& jobs);
-std::string RenderJob(const v1::Job& job);
-std::string RenderWorkers(const std::vector<v1::Worker>& workers);
+std::string RenderJobs(const std::vector<v1::Job>& jobs, Color color = Color::kOff);
+std::string RenderJob(const v1::Job& job, Color color = Color::kOff);
+std::string RenderWorkers(const std::vector<v1::Worker>& workers, Color color = Color::kOff);
 std::string RenderShardPlan(const v1::GetShardPlanResponse& plan);
-std::string RenderRevision(const v1::SyncPolicyRevision& revision);
-std::string RenderHistory(const std::vector<v1::SyncPolicyRevision>& revisions);
+std::string RenderRevision(const v1::SyncPolicyRevision& revision, Color color = Color::kOff);
+std::string RenderHistory(const std::vector<v1::SyncPolicyRevision>& revisions,
+                          Color color = Color::kOff);
 
 }  // namespace lockstep
 

@@ -43,23 +43,26 @@ std::vector<std::string> Wrap(const std::string& text, std::size_t width) {
   return lines;
 }
 
-void Table::AddRow(std::vector<std::string> cells) {
+std::string OneLine(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(),
+      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, ' ');
+  return text;
+}
+
+void Table::AddRow(std::vector<Cell> cells) {
   cells.resize(columns_.size());
-  for (std::string& cell : cells) {
-    std::replace_if(
-        cell.begin(), cell.end(),
-        [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, ' ');
-  }
+  for (Cell& cell : cells) cell.text = OneLine(std::move(cell.text));
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::ToString() const {
+std::string Table::ToString(Color color) const {
   const std::size_t last = columns_.size() - 1;
   std::vector<std::size_t> widths;
   std::size_t left_of_last = 0;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     std::size_t width = 0;
-    for (const auto& row : rows_) width = std::max(width, Width(row[i]));
+    for (const auto& row : rows_) width = std::max(width, Width(row[i].text));
     std::size_t limit = columns_[i].max_width;
     if (i == last) limit = std::max(kMinLastWidth, kTextWidth - std::min(kTextWidth, left_of_last));
     if (limit > 0) width = std::min(width, limit);
@@ -68,29 +71,32 @@ std::string Table::ToString() const {
   }
 
   std::string text;
-  const auto append_line = [&](const std::vector<std::string>& cells) {
+  const auto append_line = [&](const std::vector<Cell>& cells) {
     std::string line;
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      const std::string padding(widths[i] - Width(cells[i]), ' ');
+      const std::string padding(widths[i] - Width(cells[i].text), ' ');
+      const std::string painted = Paint(cells[i].text, cells[i].style, color);
       if (i > 0) line += "  ";
-      line += columns_[i].align == Align::kLeft ? cells[i] + padding : padding + cells[i];
+      line += columns_[i].align == Align::kLeft ? painted + padding : padding + painted;
     }
     line.erase(line.find_last_not_of(' ') + 1);
     absl::StrAppend(&text, line, "\n");
   };
-  std::vector<std::string> titles;
-  for (const Column& column : columns_) titles.push_back(column.title);
+  std::vector<Cell> titles;
+  for (const Column& column : columns_) titles.emplace_back(column.title);
   append_line(titles);
   for (const auto& row : rows_) {
     std::vector<std::vector<std::string>> wrapped;
     std::size_t lines = 1;
     for (std::size_t i = 0; i < row.size(); ++i) {
-      wrapped.push_back(Wrap(row[i], widths[i]));
+      wrapped.push_back(Wrap(row[i].text, widths[i]));
       lines = std::max(lines, wrapped.back().size());
     }
     for (std::size_t n = 0; n < lines; ++n) {
-      std::vector<std::string> cells;
-      for (const auto& cell : wrapped) cells.push_back(n < cell.size() ? cell[n] : "");
+      std::vector<Cell> cells;
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        cells.emplace_back(n < wrapped[i].size() ? wrapped[i][n] : "", row[i].style);
+      }
       append_line(cells);
     }
   }

@@ -4,7 +4,10 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "client/ctl/style.h"
 
 namespace lockstep {
 
@@ -13,6 +16,9 @@ inline constexpr std::size_t kTextWidth = 100;
 
 // Broken at spaces where there are some, else within a word. At least one line.
 std::vector<std::string> Wrap(const std::string& text, std::size_t width);
+
+// Line breaks and other control characters become spaces.
+std::string OneLine(std::string text);
 
 class Table {
  public:
@@ -23,19 +29,30 @@ class Table {
     std::size_t max_width = 0;  // longer cells continue below; 0: no limit
   };
 
+  struct Cell {
+    std::string text;
+    Style style = Style::kPlain;
+
+    Cell() = default;
+    Cell(std::string text) : text(std::move(text)) {}  // NOLINT: most cells are plain text
+    Cell(const char* text) : text(text) {}             // NOLINT
+    Cell(std::string text, Style style) : text(std::move(text)), style(style) {}
+  };
+
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  // Missing cells are empty, surplus ones are dropped. Line breaks and other
-  // control characters become spaces: a cell never breaks the table.
-  void AddRow(std::vector<std::string> cells);
+  // Missing cells are empty, surplus ones are dropped. Texts become OneLine(): a cell
+  // never breaks the table.
+  void AddRow(std::vector<Cell> cells);
 
   // The titles, then the rows; two spaces between columns, none at the end of a
-  // line. The last column continues below where kTextWidth ends.
-  std::string ToString() const;
+  // line. The last column continues below where kTextWidth ends. Colours do not
+  // count as width.
+  std::string ToString(Color color = Color::kOff) const;
 
  private:
   std::vector<Column> columns_;
-  std::vector<std::vector<std::string>> rows_;
+  std::vector<std::vector<Cell>> rows_;
 };
 
 }  // namespace lockstep

@@ -68,6 +68,26 @@ TEST(Table, CountsCharactersAndNotBytes) {
   EXPECT_EQ(table.ToString(), "NAME   STEP\ngröße     1\n");
 }
 
+TEST(Table, ColoursTextAndKeepsTheAlignment) {
+  Table table = Table({{.title = "N", .align = Table::Align::kRight},
+                       {.title = "STATE"},
+                       {.title = "DETAIL"}});
+  table.AddRow({{"1", Style::kBad}, {"ready", Style::kGood}, "x"});
+  table.AddRow({"22", {"off", Style::kPending}, {"", Style::kBad}});
+  EXPECT_EQ(table.ToString(Color::kOn),
+            " N  STATE  DETAIL\n"
+            " \x1b[31m1\x1b[0m  \x1b[32mready\x1b[0m  x\n"
+            "22  \x1b[33moff\x1b[0m\n");
+  EXPECT_EQ(table.ToString(), " N  STATE  DETAIL\n 1  ready  x\n22  off\n");
+}
+
+TEST(Table, ColoursEachLineOfACellThatContinuesBelow) {
+  Table table = Table({{.title = "A", .max_width = 2}, {.title = "B"}});
+  table.AddRow({{"abc", Style::kGood}, "x"});
+  EXPECT_EQ(table.ToString(Color::kOn),
+            "A   B\n\x1b[32mab\x1b[0m  x\n\x1b[32mc\x1b[0m\n");
+}
+
 TEST(Table, ACellCannotBreakTheTableOrSteerTheTerminal) {
   Table table = NamesAndSteps();
   table.AddRow({"a\nb\x1b[2J", "1"});

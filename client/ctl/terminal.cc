@@ -1,5 +1,6 @@
 #include "client/ctl/terminal.h"
 
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 
 namespace lockstep {
 namespace {
@@ -29,6 +31,25 @@ std::string QuotedForShell(const std::string& text) {
 }  // namespace
 
 bool HasTerminal() { return isatty(STDIN_FILENO) == 1; }
+
+bool CanSteerTerminal() {
+  const char* const kind = std::getenv("TERM");
+  const bool is_dumb = kind == nullptr || *kind == '\0' || absl::string_view(kind) == "dumb";
+  return isatty(STDOUT_FILENO) == 1 && !is_dumb;
+}
+
+Color ChooseColor(const std::string& when) {
+  if (when != "auto") return when == "always" ? Color::kOn : Color::kOff;
+  const char* const unwanted = std::getenv("NO_COLOR");
+  if (unwanted != nullptr && *unwanted != '\0') return Color::kOff;
+  return CanSteerTerminal() ? Color::kOn : Color::kOff;
+}
+
+std::optional<int> TerminalRows() {
+  winsize size = {};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) return std::nullopt;
+  return size.ws_row;
+}
 
 bool Ask(const std::string& question, Answer preset) {
   while (true) {
