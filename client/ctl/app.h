@@ -16,7 +16,8 @@ class CommandLine {
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
-  const CLI::App& app() const { return app_; }
+  // What there is to choose from.
+  CLI::App& app() { return app_; }
 
   // Once. Prints what the command prints.
   ExitCode Run(int argc, const char* const* argv);

@@ -41,7 +41,7 @@ std::vector<std::string> ExamplesOf(const CLI::App& command) {
 // The command that the arguments choose, as "job watch".
 std::string ChosenBy(const std::string& arguments) {
   CommandLine line;
-  CLI::App& app = const_cast<CLI::App&>(line.app());
+  CLI::App& app = line.app();
   try {
     app.parse(arguments);
   } catch (const CLI::ParseError& e) {
@@ -56,7 +56,7 @@ std::string ChosenBy(const std::string& arguments) {
 }
 
 TEST(Commands, HaveAnExampleEachThatIsAsTheyAreCalled) {
-  const CommandLine line;
+  CommandLine line;
   int commands = 0;
   for (const VisibleCommand& command : VisibleCommands(line.app())) {
     if (!command.commands.empty()) continue;
@@ -69,7 +69,7 @@ TEST(Commands, HaveAnExampleEachThatIsAsTheyAreCalled) {
 }
 
 TEST(Commands, SayWhatTheyAndTheirOptionsAreFor) {
-  const CommandLine line;
+  CommandLine line;
   for (const VisibleCommand& command : VisibleCommands(line.app())) {
     EXPECT_NE(command.app->get_description(), "") << command.path;
     for (const auto& options : {command.arguments, command.options}) {
@@ -81,7 +81,7 @@ TEST(Commands, SayWhatTheyAndTheirOptionsAreFor) {
 }
 
 TEST(Commands, StandInTheDescriptionOfTheGroupTheyAreIn) {
-  const CommandLine line;
+  CommandLine line;
   for (const VisibleCommand& command : VisibleCommands(line.app())) {
     if (command.path.empty() || command.commands.empty()) continue;
     EXPECT_THAT(command.app->get_description(), HasSubstr(absl::StrJoin(command.commands, ", ")))
@@ -90,7 +90,7 @@ TEST(Commands, StandInTheDescriptionOfTheGroupTheyAreIn) {
 }
 
 TEST(Help, StatesTheExitCodesOnceAndTheCommands) {
-  const CommandLine line;
+  CommandLine line;
   const std::string help = line.app().help();
   EXPECT_THAT(help, AllOf(HasSubstr("Exit codes: 0: done; 1: refused or failed; 2: wrong usage"),
                           HasSubstr("4: a wait timed out"), HasSubstr("events")));
@@ -108,14 +108,15 @@ TEST(Docs, AreWhatTheProgramSays) {
 }
 
 TEST(Docs, TellWhatIsKnownOfAnOption) {
+  bool flag = false;
   CLI::App app("Does things.", "tool");
   app.add_option("--many,-m", "how many")->default_str("3")->envname("MANY")->type_name("N");
   CLI::App* command = app.add_subcommand("go", "go on");
-  CLI::Option* b = command->add_flag("--bb", "the b_");
-  CLI::Option* a = command->add_flag("--aa,!--no-aa", "the a")->group("Letters");
+  CLI::Option* b = command->add_flag("--bb", flag, "the b_");
+  CLI::Option* a = command->add_flag("--aa,!--no-aa", flag, "the a")->group("Letters");
   command->add_option("where", "a place")->required()->excludes(b)->excludes(a);
   command->add_option("--how", "a way")->check(CLI::IsMember(std::vector<std::string>{"x", "y"}));
-  command->add_flag("--secret", "s")->group("");
+  command->add_flag("--secret", flag, "s")->group("");
   app.add_subcommand("hidden", "h")->group("");
   EXPECT_THAT(MarkdownOf(app),
               HasSubstr("# tool\n\nDoes things.\n\n```\ntool COMMAND [OPTIONS]\n```\n\nOptions:\n\n"
@@ -128,7 +129,7 @@ TEST(Docs, TellWhatIsKnownOfAnOption) {
 }
 
 TEST(VisibleCommands, ComeWithWhatIsAboveAndBelow) {
-  const CommandLine line;
+  CommandLine line;
   const std::vector<VisibleCommand> commands = VisibleCommands(line.app());
   EXPECT_EQ(commands.front().path, "");
   std::set<std::string> paths;
@@ -144,7 +145,7 @@ TEST(VisibleCommands, ComeWithWhatIsAboveAndBelow) {
 }
 
 TEST(ChoicesOf, AreThoseOfAnOptionThatHasSome) {
-  const CommandLine line;
+  CommandLine line;
   EXPECT_THAT(ChoicesOf(*line.app().get_option("--color")),
               ElementsAre("auto", "always", "never"));
   EXPECT_THAT(ChoicesOf(*line.app().get_option("--coordinator")), IsEmpty());

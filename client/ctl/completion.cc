@@ -202,8 +202,9 @@ std::string Nodes(const CLI::App& root) {
 }  // namespace
 
 std::string BashCompletion(const CLI::App& root) {
-  return absl::StrCat("# bash completion for lockstepctl: source <(lockstepctl completion bash)\n\n",
-                      Nodes(root), kFind, kBash);
+  return absl::StrCat(
+      "# bash completion for lockstepctl: source <(lockstepctl completion bash)\n\n", Nodes(root),
+      kFind, kBash);
 }
 
 std::string ZshCompletion(const CLI::App& root) {

@@ -102,14 +102,14 @@ TEST(FindContext, TakesRelativePathsFromTheFoldersOfTheFile) {
 TEST(FindContext, ListsThoseThatThereAre) {
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Config config, ParseConfig(kText, kPath));
   EXPECT_THAT(FindContext(config, kPath, "prd"),
-              StatusIs(absl::StatusCode::kNotFound,
-                       "/etc/ctl/config.json: contexts: there is no 'prd'; there are: local, prod"));
+              StatusIs(absl::StatusCode::kNotFound, "/etc/ctl/config.json: contexts: there is no "
+                                                    "'prd'; there are: local, prod"));
 }
 
 TEST(CheckContextName, TakesWhatNeedsNoQuotes) {
   EXPECT_THAT(CheckContextName("Prod-1.eu_west"), IsOk());
-  for (const std::string wrong : {std::string(), std::string("a b"), std::string("a/b"),
-                                  std::string("\xC3\xA9"), std::string(64, 'a')}) {
+  for (const std::string& wrong : {std::string(), std::string("a b"), std::string("a/b"),
+                                   std::string("\xC3\xA9"), std::string(64, 'a')}) {
     EXPECT_THAT(CheckContextName(wrong), StatusIs(absl::StatusCode::kInvalidArgument)) << wrong;
   }
 }

@@ -32,8 +32,8 @@ class Lockstepctl : public RpcFixture {
     const std::string base = absl::StrCat(testing::TempDir(), "/run", getpid(), "-", ++runs);
     const std::string command = absl::StrCat(
         "LOCKSTEP_COORDINATOR=", coordinator.empty() ? server_->address() : coordinator,
-        " LOCKSTEP_CONFIG=", NoConfig(), " USER=ada ", environment, " client/ctl/lockstepctl ", arguments, " >",
-        out.empty() ? base + ".out" : out, " 2>", base, ".err");
+        " LOCKSTEP_CONFIG=", NoConfig(), " USER=ada ", environment, " client/ctl/lockstepctl ",
+        arguments, " >", out.empty() ? base + ".out" : out, " 2>", base, ".err");
     const int status = std::system(command.c_str());
     return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
             .out = ReadFile(base + ".out"),

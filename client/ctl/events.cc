@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "client/ctl/progress.h"
 #include "client/ctl/table.h"
 #include "nlohmann/json.hpp"
@@ -147,9 +147,10 @@ void AppendArrivals(const v1::WatchJobResponse& before, const v1::WatchJobRespon
   }
 }
 
-// "3", "3 to 5".
-std::string Range(std::int64_t first, std::int64_t last) {
-  return first == last ? absl::StrCat(first) : absl::StrCat(first, " to ", last);
+// "epoch 3", "epochs 3 to 5".
+std::string Numbered(absl::string_view what, std::int64_t first, std::int64_t last) {
+  if (first == last) return absl::StrCat(what, " ", first);
+  return absl::StrCat(what, "s ", first, " to ", last);
 }
 
 void AppendEpochEnd(const v1::Job& before, const v1::Job& after, std::vector<JobEvent>& events) {
@@ -163,7 +164,7 @@ void AppendEpochEnd(const v1::Job& before, const v1::Job& after, std::vector<Job
   // The last of those that are new is there to be seen if the job has an epoch.
   const std::int64_t last = after.epoch() - (HasEpoch(after) ? 1 : 0);
   if (last > before.epoch()) {
-    events.push_back({Kind::kEpochEnded, absl::StrCat("epoch ", Range(before.epoch() + 1, last),
+    events.push_back({Kind::kEpochEnded, absl::StrCat(Numbered("epoch", before.epoch() + 1, last),
                                                       " came and went between two looks")});
   }
 }
@@ -194,15 +195,15 @@ void AppendPolicies(const v1::SyncPolicyRevision& before, const v1::SyncPolicyRe
   if (is_new) {
     events.push_back(
         {Kind::kPolicyRevised,
-         absl::StrCat("policy revision ", Range(before.revision() + 1, after.revision()),
+         absl::StrCat(Numbered("policy revision", before.revision() + 1, after.revision()),
                       after.author().empty() ? "" : absl::StrCat(", by ", after.author()),
                       after.reason().empty() ? "" : absl::StrCat(", because: ", after.reason()))});
   }
   const bool is_effective = after.state() == v1::SyncPolicyRevision::STATE_EFFECTIVE;
   if (is_effective && (is_new || before.state() != after.state())) {
     events.push_back({Kind::kPolicyEffective,
-                      absl::StrCat("policy revision ", after.revision(), " is effective after step ",
-                                   after.effective_step())});
+                      absl::StrCat("policy revision ", after.revision(),
+                                   " is effective after step ", after.effective_step())});
   }
 }
 

@@ -195,7 +195,7 @@ const Case kCases[] = {
        Of(s, "w0").set_rank(0);
        Of(s, "w1").set_rank(1);
      },
-     {"epoch-ended: epoch 4 to 5 came and went between two looks",
+     {"epoch-ended: epochs 4 to 5 came and went between two looks",
       "epoch-proposed: epoch 6 is proposed to 2 workers",
       "job-state: job is forming: epoch 6 is proposed to 2 workers"}},
     {"one epoch comes and goes while the job is seen to wait", [](auto& s) { EndEpoch(s, "a"); },
@@ -223,7 +223,7 @@ const Case kCases[] = {
        s.mutable_job()->mutable_policy()->set_revision(4);
        s.mutable_job()->mutable_policy()->set_effective_step(41);
      },
-     {"policy-revised: policy revision 3 to 4",
+     {"policy-revised: policy revisions 3 to 4",
       "policy-effective: policy revision 4 is effective after step 41"}},
 };
 

@@ -28,8 +28,7 @@ sum, min, max, none (each rank keeps its own) or default (the policy's). Keys:
   root=RANK or root=WORKER
   every-forwards=K, every-steps=N, at-start=on|off, before-evaluation=on|off,
   before-checkpoint=on|off: with one of these the rule has its own schedule, in which those that
-  are not named are off, but for at-start
-)";
+  are not named are off, but for at-start)";
 
 void AddSwitch(CLI::App* command, const std::string& name, std::optional<bool>* value,
                const std::string& help, const std::string& group) {
