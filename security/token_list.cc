@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
@@ -33,6 +34,27 @@ std::string Sha256(absl::string_view text) {
   SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), hash);
   return absl::BytesToHexString(
       absl::string_view(reinterpret_cast<const char*>(hash), sizeof(hash)));
+}
+
+absl::StatusOr<std::string> TokenLine(absl::string_view token, const Caller& caller,
+                                      absl::Time expires) {
+  const auto role = [](std::string* out, Role role) { absl::StrAppend(out, RoleName(role)); };
+  std::string line = absl::StrCat(Sha256(token), " ", caller.name, " ",
+                                  absl::StrJoin(caller.roles, ",", role));
+  for (const std::string& job : caller.jobs) absl::StrAppend(&line, " job=", job);
+  for (const std::string& worker : caller.workers) absl::StrAppend(&line, " worker=", worker);
+  if (expires != absl::InfiniteFuture()) {
+    absl::StrAppend(&line, " expires=",
+                    absl::FormatTime(absl::RFC3339_sec, expires, absl::UTCTimeZone()));
+  }
+  // What would be read as something else is no line.
+  LOCKSTEP_ASSIGN_OR_RETURN(const TokenList list, TokenList::Parse(line));
+  const absl::StatusOr<Caller> read = list.Find(token, absl::InfinitePast());
+  if (!read.ok() || *read != caller) {
+    return absl::InvalidArgumentError(
+        "the names of the token's holder, jobs and workers must not have spaces or '#'");
+  }
+  return line;
 }
 
 absl::StatusOr<TokenList::Entry> TokenList::ParseEntry(absl::string_view line, std::string* hash) {

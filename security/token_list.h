@@ -22,6 +22,11 @@ namespace lockstep {
 // Lowercase hexadecimal.
 std::string Sha256(absl::string_view text);
 
+// The line of a token of `caller`, good until `expires`, which may be infinite.
+// Errors: InvalidArgument: a name is empty or has spaces, or there is no role.
+absl::StatusOr<std::string> TokenLine(absl::string_view token, const Caller& caller,
+                                      absl::Time expires);
+
 class TokenList {
  public:
   // Errors: InvalidArgument names the line, never a token.

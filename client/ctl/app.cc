@@ -13,6 +13,7 @@
 #include "client/ctl/policy_commands.h"
 #include "client/ctl/shell_commands.h"
 #include "client/ctl/terminal.h"
+#include "client/ctl/token_command.h"
 
 namespace lockstep {
 namespace {
@@ -49,6 +50,7 @@ CommandLine::CommandLine() : app_("Operates training jobs of a Lockstep coordina
   AddPolicyCommands(&app_, &context_, &chosen_);
   AddCheckpointCommands(&app_, &context_, &chosen_);
   AddContextCommands(&app_, &context_, &chosen_);
+  AddTokenCommands(&app_, &context_, &chosen_);
   AddShellCommands(&app_, &context_, &chosen_);
   // Last: commands begin with the footer that is there when they are added.
   app_.footer(kFooter);

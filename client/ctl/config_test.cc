@@ -94,7 +94,7 @@ TEST(FindContext, TakesRelativePathsFromTheFoldersOfTheFile) {
   EXPECT_EQ(prod.tls.certificate, "/etc/ctl/alice.pem");
   EXPECT_EQ(prod.tls.key, "/etc/ctl/alice.key");
   EXPECT_EQ(prod.tls.authorities, "/ca.pem");
-  EXPECT_EQ(prod.token_file, "/etc/ctl/token");
+  EXPECT_EQ(prod.tls.token, "/etc/ctl/token");
   LOCKSTEP_ASSERT_OK_AND_ASSIGN(const Connection local, FindContext(config, kPath, "local"));
   EXPECT_TRUE(local.tls.empty());
 }
@@ -178,10 +178,12 @@ TEST(FillIn, TakesTheCommandLineThenTheEnvironmentThenTheContextThenTheDefault) 
   AddConnectionOptions(&app, &connection);
   app.parse("--token-file named.token");
   FillIn(app,
-         {.tls = {.certificate = "saved.pem", .key = "saved.key", .authorities = "ca.pem"},
-          .token_file = "saved.token"},
+         {.tls = {.certificate = "saved.pem",
+                  .key = "saved.key",
+                  .authorities = "ca.pem",
+                  .token = "saved.token"}},
          &connection);
-  EXPECT_EQ(connection.token_file, "named.token");
+  EXPECT_EQ(connection.tls.token, "named.token");
   EXPECT_EQ(connection.tls.key, "environment.key");
   EXPECT_EQ(connection.tls.certificate, "saved.pem");
   EXPECT_EQ(connection.tls.authorities, "ca.pem");

@@ -13,7 +13,7 @@ constexpr ConnectionSetting kSettings[] = {
     {"tls_certificate", true, [](Connection& c) -> std::string& { return c.tls.certificate; }},
     {"tls_key", true, [](Connection& c) -> std::string& { return c.tls.key; }},
     {"tls_authorities", true, [](Connection& c) -> std::string& { return c.tls.authorities; }},
-    {"token_file", true, [](Connection& c) -> std::string& { return c.token_file; }},
+    {"token_file", true, [](Connection& c) -> std::string& { return c.tls.token; }},
 };
 
 }  // namespace
@@ -31,10 +31,7 @@ void AddConnectionOptions(CLI::App* app, Connection* connection) {
       ->type_name("HOST:PORT")
       ->default_str(kDefaultCoordinator)
       ->envname("LOCKSTEP_COORDINATOR");
-  AddTlsFlags(app, &connection->tls, "the coordinator's");
-  app->add_option("--token-file", connection->token_file,
-                  "file with the token that shows who asks")
-      ->envname("LOCKSTEP_TOKEN_FILE");
+  AddClientTlsFlags(app, &connection->tls);
   for (const ConnectionSetting& setting : kSettings) {
     if (setting.is_path) app->get_option(setting.option())->type_name(kFileType);
   }

@@ -18,7 +18,6 @@ inline constexpr char kDefaultCoordinator[] = "127.0.0.1:7070";
 struct Connection {
   std::string coordinator;  // HOST:PORT
   TlsFiles tls;
-  std::string token_file;  // path of a file whose text shows who asks
 };
 
 // One of them, under its name in the config file. Its option is the same with dashes.

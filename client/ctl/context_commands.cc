@@ -40,7 +40,7 @@ ExitCode ListContexts(const Context& context) {
   for (const auto& [name, connection] : config->contexts) {
     table.AddRow({name == chosen ? "*" : "", name, connection.coordinator,
                   connection.tls.empty() ? "no" : "yes",
-                  connection.token_file.empty() ? "no" : "yes"});
+                  connection.tls.token.empty() ? "no" : "yes"});
     all.push_back(JsonOf(name, connection));
   }
   if (context.json) {

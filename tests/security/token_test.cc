@@ -68,6 +68,28 @@ TEST(TokenList, NamesTheLineThatIsWrong) {
   }
 }
 
+TEST(TokenLine, IsReadAsItWasMeant) {
+  const Caller caller = {.name = "w0",
+                         .roles = {Role::kViewer, Role::kWorker},
+                         .jobs = {"a", "b"},
+                         .workers = {"w0"}};
+  const auto line = TokenLine("secret", caller, kNow + absl::Seconds(1));
+  LOCKSTEP_ASSERT_OK(line);
+  const auto list = TokenList::Parse(*line);
+  LOCKSTEP_ASSERT_OK(list);
+  const auto found = list->Find("secret", kNow);
+  LOCKSTEP_ASSERT_OK(found);
+  EXPECT_EQ(*found, caller);
+  EXPECT_FALSE(list->Find("secret", kNow + absl::Seconds(1)).ok());
+  for (const char* name : {"", "two words", "a#b", "a\nb"}) {
+    EXPECT_THAT(TokenLine("s", {.name = name, .roles = {Role::kViewer}}, absl::InfiniteFuture()),
+                StatusIs(absl::StatusCode::kInvalidArgument))
+        << name;
+  }
+  EXPECT_THAT(TokenLine("s", {.name = "a"}, absl::InfiniteFuture()),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
 class TokenFileTest : public testing::Test {
  protected:
   void Write(const std::string& text) { LOCKSTEP_ASSERT_OK(WriteFile(path_, text)); }
