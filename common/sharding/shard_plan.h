@@ -23,7 +23,7 @@
 namespace lockstep {
 
 // Bound on the members of an epoch.
-inline constexpr int kMaxWorldSize = 4096;
+inline constexpr int kMaxWorldSize = 10'000;
 
 // 64 bytes of float32, 32 of the short types.
 inline constexpr std::int64_t kAlignElements = 16;

@@ -181,7 +181,7 @@ TEST(ValidatePlan, SaysWhatIsWrong) {
       {[](ShardPlan& p) { p.flat_elements = -16; }, "flat space has -16"},
       {[](ShardPlan& p) { p.flat_elements = 65; }, "flat space has 65"},
       {[](ShardPlan& p) { p.shards.clear(); }, "0 shards"},
-      {[](ShardPlan& p) { p.shards.resize(kMaxWorldSize + 1); }, "4097 shards"},
+      {[](ShardPlan& p) { p.shards.resize(kMaxWorldSize + 1); }, "10001 shards"},
       {[](ShardPlan& p) { p.shards.pop_back(); }, "end at 48"},
       {[](ShardPlan& p) { p.shards[1].begin = 16; }, "rank 1 is [16, 48)"},
       {[](ShardPlan& p) { p.shards[1].begin = 48; }, "rank 1 is [48, 48)"},

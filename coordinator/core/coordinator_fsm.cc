@@ -73,12 +73,27 @@ Effects CoordinatorFsm::Begin() {
   return out;
 }
 
-Effects CoordinatorFsm::Step(MonoTime now, const Event& event) {
+Effects CoordinatorFsm::Step(MonoTime now, std::span<const Event> events) {
   Effects out;
   now_ = now;
-  std::visit([&](const auto& e) { On(now, e, out); }, event);
+  for (const Event& event : events) {
+    const bool is_of_a_worker = std::holds_alternative<MessageReceived>(event) ||
+                                std::holds_alternative<StreamBroke>(event);
+    if (!is_of_a_worker) SettleAll(now, out);
+    std::visit([&](const auto& e) { On(now, e, out); }, event);
+  }
+  SettleAll(now, out);
   out.wake_at = WakeAt();
   return out;
+}
+
+void CoordinatorFsm::SettleAll(MonoTime now, Effects& out) {
+  for (const std::string& name : std::exchange(unsettled_, {})) {
+    const auto it = state_.jobs.find(name);
+    if (it != state_.jobs.end()) Settle(now, it->second, out);
+    out.changed_jobs.insert(name);
+    out.settled_jobs.insert(name);
+  }
 }
 
 void CoordinatorFsm::Persist(Record record, Effects& out) {
@@ -94,7 +109,6 @@ void CoordinatorFsm::Settle(MonoTime now, JobState& job, Effects& out) {
   SendNewEntries(job, out);
   job.detail = DescribeJob(job);
   wake_[job.spec.name] = NextDeadline(job);
-  out.changed_jobs.insert(job.spec.name);
 }
 
 std::optional<MonoTime> CoordinatorFsm::WakeAt() const {
@@ -108,12 +122,7 @@ void CoordinatorFsm::On(MonoTime now, const RequestReceived& event, Effects& out
   absl::StatusOr<Reply> reply =
       std::visit([&](const auto& r) { return Do(event.wall_time, r, out); }, event.request);
   out.answers.push_back({event.id, std::move(reply)});
-  // A request is for one job; what it persisted tells which changed.
-  const std::set<std::string> changed = out.changed_jobs;
-  for (const std::string& name : changed) {
-    const auto it = state_.jobs.find(name);
-    if (it != state_.jobs.end()) Settle(now, it->second, out);
-  }
+  SettleAll(now, out);
 }
 
 void CoordinatorFsm::On(MonoTime now, const MessageReceived& event, Effects& out) {
@@ -131,7 +140,7 @@ void CoordinatorFsm::On(MonoTime now, const MessageReceived& event, Effects& out
   if (const auto* heartbeat = std::get_if<Heartbeat>(&event.message)) {
     // Frequent, and else no cause for anything to form or start.
     Hear(job, worker, *heartbeat, out);
-    if (is_back) Settle(now, job, out);
+    if (is_back) unsettled_.insert(job.spec.name);
     out.changed_jobs.insert(job.spec.name);
     return;
   }
@@ -142,7 +151,7 @@ void CoordinatorFsm::On(MonoTime now, const MessageReceived& event, Effects& out
         }
       },
       event.message);
-  Settle(now, job, out);
+  unsettled_.insert(job.spec.name);
 }
 
 void CoordinatorFsm::On(MonoTime now, const StreamBroke& event, Effects& out) {
@@ -154,7 +163,7 @@ void CoordinatorFsm::On(MonoTime now, const StreamBroke& event, Effects& out) {
   worker.stream = StreamId();
   worker.stage = WorkerStage::kSuspect;
   worker.broke_at = now;
-  Settle(now, job, out);
+  unsettled_.insert(job.spec.name);
 }
 
 void CoordinatorFsm::On(MonoTime now, const Tick&, Effects& out) {
@@ -169,7 +178,7 @@ void CoordinatorFsm::On(MonoTime now, const Tick&, Effects& out) {
     changed = ExpireReturns(now, job, out) || changed;
     changed = ExpireStalls(now, job, out) || changed;
     if (changed) {
-      Settle(now, job, out);
+      unsettled_.insert(name);
     } else {
       wake_[name] = NextDeadline(job);
     }

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,10 +36,13 @@ class CoordinatorFsm {
   // Also carries what recovery itself decided.
   Effects Begin();
 
-  // Applies one event that happened at `now`; times never go back. Leases and
+  // Applies events that happened at `now`, in their order; times never go back. Leases and
   // deadlines are judged by Tick alone, so that after a pause of the process the
-  // messages that waited are heard first.
-  Effects Step(MonoTime now, const Event& event);
+  // messages that waited are heard first. What the messages of many workers together bring
+  // about, as that an epoch forms, is looked at once behind them all, since each look is at all
+  // workers; before a request or a Tick, too.
+  Effects Step(MonoTime now, std::span<const Event> events);
+  Effects Step(MonoTime now, const Event& event) { return Step(now, std::span(&event, 1)); }
 
   const ClusterState& state() const { return state_; }
 
@@ -59,7 +63,8 @@ class CoordinatorFsm {
 
   // Applies the record and has it persisted.
   void Persist(Record record, Effects& out);
-  // Brings the job to rest after a change: forms, starts, sends entries.
+  // Brings the jobs to rest that have changed: forms, starts, sends entries.
+  void SettleAll(MonoTime now, Effects& out);
   void Settle(MonoTime now, JobState& job, Effects& out);
   std::optional<MonoTime> WakeAt() const;
 
@@ -106,7 +111,9 @@ class CoordinatorFsm {
   // Whether the job's newest policy fits that model.
   absl::Status CheckNewestPolicy(const JobState& job, const Manifest& model);
   void Propose(MonoTime now, JobState& job, const std::vector<std::string>& members, Effects& out);
-  void SendProposal(const JobState& job, WorkerState& worker, Effects& out);
+  static SharedMessage MakeProposal(const JobState& job);
+  void SendProposal(const JobState& job, WorkerState& worker, const SharedMessage& proposal,
+                    Effects& out);
   void StartIfReady(JobState& job, Effects& out);
   void SendNewEntries(JobState& job, Effects& out);
   // What the epoch before did not come to.
@@ -130,6 +137,7 @@ class CoordinatorFsm {
 
   ClusterState state_;
   MonoTime now_;  // of the event in progress
+  std::set<std::string> unsettled_;  // jobs that events of the Step in progress have changed
   std::map<StreamId, Attendee> streams_;
   // By job; never later than the first lease or deadline that may end.
   std::map<std::string, MonoTime> wake_;

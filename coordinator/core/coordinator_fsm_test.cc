@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -42,6 +43,7 @@ class RandomRun {
 
   void Do(int events) {
     for (int i = 0; i < events && !testing::Test::HasFailure(); ++i) One();
+    if (!turn_.empty()) TakeTurn();
   }
 
   // The faults stop: workers of a new start come and do what they are told.
@@ -245,15 +247,22 @@ class RandomRun {
     ASSERT_THAT(fsm, IsOk());
     fsm_ = *std::move(fsm);
     streams_.clear();
+    turn_.clear();
     Take(fsm_->Begin());
   }
 
+  // Sometimes together with those that come next.
   void Step(const Event& event) {
-    Take(fsm_->Step(now_, event));
-    if (std::holds_alternative<Tick>(event)) {
+    turn_.push_back(event);
+    const bool is_tick = std::holds_alternative<Tick>(event);
+    if (!is_tick && prng_.Below(3) == 0) return;
+    TakeTurn();
+    if (is_tick) {
       EXPECT_TRUE(!wake_at_ || *wake_at_ > now_) << "a Tick leaves work undone";
     }
   }
+
+  void TakeTurn() { Take(fsm_->Step(now_, std::exchange(turn_, {}))); }
 
   void Take(const Effects& effects) {
     LOCKSTEP_EXPECT_OK(CheckInvariants(State()));
@@ -285,10 +294,10 @@ class RandomRun {
   // Nothing goes to a stream that is over, and entries come once, in order.
   void CheckOutgoing(const Outgoing& out) {
     EXPECT_TRUE(streams_.contains(out.stream)) << out.stream.value();
-    if (const auto* proposal = std::get_if<Proposal>(&out.message)) {
+    if (const auto* proposal = std::get_if<Proposal>(out.message.get())) {
       sent_[out.stream] = proposal->log_number;
     }
-    if (const auto* entries = std::get_if<NewEntries>(&out.message)) {
+    if (const auto* entries = std::get_if<NewEntries>(out.message.get())) {
       for (const ControlEntry& entry : entries->entries) {
         const auto before = sent_.find(out.stream);
         if (before != sent_.end()) {
@@ -304,6 +313,7 @@ class RandomRun {
   Prng prng_;
   std::optional<CoordinatorFsm> fsm_;
   MonoTime now_;
+  std::vector<Event> turn_;
   std::optional<MonoTime> wake_at_;
   std::int64_t requests_ = 0, opened_ = 0, applied_ = 0;
   int started_ = 0, regrouped_ = 0, stalled_ = 0, returns_ = 0;
@@ -408,6 +418,93 @@ TEST(CoordinatorFsm, KeepsWhatAWorkerSaysOfItsSyncsUntilItsNextEpoch) {
   EXPECT_EQ(counters(), seven);
   greet(3, 2);
   EXPECT_EQ(counters(), SyncCounters());
+}
+
+// A coordinator with job `j`, and as many workers of it as it wants.
+class Crowd {
+ public:
+  explicit Crowd(int workers) : workers_(workers) {
+    fsm_.Begin();
+    JobSpec spec;
+    spec.name = "j";
+    spec.min_workers = workers;
+    fsm_.Step(MonoTime(), RequestReceived{RequestId(1), absl::UnixEpoch(), CreateJob{spec}});
+  }
+
+  // What worker i of the first `count` says, all in one turn.
+  template <typename Say>
+  Effects All(Say say, int count) {
+    std::vector<Event> turn;
+    for (int i = 1; i <= count; ++i) turn.push_back(MessageReceived{StreamId(i), say(i)});
+    return fsm_.Step(MonoTime(), turn);
+  }
+  Effects AllGreet() { return All(HelloOf, workers_); }
+  static Hello HelloOf(int i) {
+    return {.job = "j",
+            .worker = absl::StrCat("w", i),
+            .incarnation = Incarnation(1),
+            .manifest = Model(0),
+            .transport = "shm"};
+  }
+  const JobState& job() const { return fsm_.state().jobs.at("j"); }
+  CoordinatorFsm& fsm() { return fsm_; }
+
+ private:
+  const int workers_;
+  CoordinatorFsm fsm_ = *CoordinatorFsm::Recover({}, MonoTime());
+};
+
+// The messages of kind M, and how many objects they are.
+template <typename M>
+std::pair<int, int> CountSent(const Effects& effects) {
+  int sent = 0;
+  std::set<SharedMessage> objects;
+  for (const Outgoing& out : effects.send) {
+    if (!std::holds_alternative<M>(*out.message)) continue;
+    ++sent;
+    objects.insert(out.message);
+  }
+  return {sent, static_cast<int>(objects.size())};
+}
+
+TEST(CoordinatorFsm, WhatGoesToAllMembersIsMadeOnce) {
+  Crowd crowd(100);
+  EXPECT_EQ(CountSent<Proposal>(crowd.AllGreet()), std::pair(100, 1));
+  const std::uint64_t digest = crowd.job().epoch->plan.Digest();
+  EXPECT_EQ(CountSent<Start>(crowd.All([&](int) { return Ready{Epoch(1), digest}; }, 100)),
+            std::pair(100, 1));
+  EXPECT_EQ(CountSent<NewEntries>(crowd.fsm().Step(
+                MonoTime(), RequestReceived{RequestId(2), absl::UnixEpoch(), SyncNow{"j", {}}})),
+            std::pair(100, 1));
+  EXPECT_EQ(CountSent<AbortEpoch>(crowd.All(
+                [](int) { return Leave{Epoch(1), absl::InternalError("disk")}; }, 1)),
+            std::pair(99, 1));
+}
+
+TEST(CoordinatorFsm, AnEpochMayHaveAsManyMembersAsAJobMayHaveWorkers) {
+  Crowd crowd(kMaxWorkersPerJob);
+  crowd.AllGreet();
+  ASSERT_TRUE(crowd.job().epoch.has_value()) << crowd.job().detail;
+  EXPECT_EQ(crowd.job().epoch->plan.shards.size(), static_cast<std::size_t>(kMaxWorkersPerJob));
+}
+
+TEST(CoordinatorFsm, ARequestSeesWhatTheMessagesBeforeItInItsTurnBroughtAbout) {
+  Crowd crowd(1);
+  const Event turn[] = {
+      MessageReceived{StreamId(1), Crowd::HelloOf(1)},
+      RequestReceived{RequestId(2), absl::UnixEpoch(), SyncNow{"j", {}}}};
+  const Effects effects = crowd.fsm().Step(MonoTime(), turn);
+  ASSERT_EQ(effects.answers.size(), 1u);
+  EXPECT_THAT(effects.answers.front().reply,
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("epoch 1 is proposed")));
+}
+
+TEST(CoordinatorFsm, AHeartbeatBringsNoJobToRest) {
+  Crowd crowd(1);
+  EXPECT_THAT(crowd.AllGreet().settled_jobs, testing::ElementsAre("j"));
+  const Effects effects = crowd.All([](int) { return Heartbeat{}; }, 1);
+  EXPECT_THAT(effects.settled_jobs, testing::IsEmpty());
+  EXPECT_THAT(effects.changed_jobs, testing::ElementsAre("j"));
 }
 
 TEST(CoordinatorFsm, SaysWhichRecordContradictsThoseBefore) {

@@ -114,7 +114,7 @@ std::vector<std::string> EffectLines(const Effects& effects,
   }
   for (const Outgoing& out : effects.send) {
     lines.push_back(absl::StrCat("to ", stream_name(out.stream), "    ",
-                                 std::visit([](const auto& m) { return Text(m); }, out.message)));
+                                 std::visit([](const auto& m) { return Text(m); }, *out.message)));
   }
   for (const EndStream& end : effects.end) {
     lines.push_back(absl::StrCat("end ", stream_name(end.stream), "   ", Text(end.why)));

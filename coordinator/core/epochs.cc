@@ -1,5 +1,7 @@
 // CoordinatorFsm: how epochs begin and end.
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -174,14 +176,15 @@ void CoordinatorFsm::Propose(MonoTime now, JobState& job, const std::vector<std:
   Persist(std::move(record), out);
   job.epoch->ready_deadline = now + job.spec.ready_timeout;
   job.last_refusal.clear();
+  const SharedMessage proposal = MakeProposal(job);
   for (const std::string& member : members) {
     WorkerState& worker = job.workers.at(member);
     worker.sync = {};
-    SendProposal(job, worker, out);
+    SendProposal(job, worker, proposal, out);
   }
 }
 
-void CoordinatorFsm::SendProposal(const JobState& job, WorkerState& worker, Effects& out) {
+SharedMessage CoordinatorFsm::MakeProposal(const JobState& job) {
   const EpochState& epoch = *job.epoch;
   Proposal proposal = {.epoch = epoch.id,
                        .plan = epoch.plan,
@@ -200,7 +203,13 @@ void CoordinatorFsm::SendProposal(const JobState& job, WorkerState& worker, Effe
       [&](const PolicyHistoryEntry& policy) { return policy.number <= epoch.log_number; });
   proposal.revision = newest->revision;
   proposal.policy = newest->policy;
-  out.send.push_back({worker.stream, std::move(proposal)});
+  return std::make_shared<const CoordinatorMessage>(std::move(proposal));
+}
+
+void CoordinatorFsm::SendProposal(const JobState& job, WorkerState& worker,
+                                  const SharedMessage& proposal, Effects& out) {
+  const EpochState& epoch = *job.epoch;
+  out.send.push_back({worker.stream, proposal});
   if (epoch.endpoint) out.send.push_back({worker.stream, Endpoint{epoch.id, *epoch.endpoint}});
   worker.stage = WorkerStage::kPreparing;
   worker.sent = epoch.log_number;
@@ -214,12 +223,13 @@ void CoordinatorFsm::StartIfReady(JobState& job, Effects& out) {
   const std::optional<Member> to_drain = job.to_drain;
   Persist(EpochStarted{job.spec.name, job.epoch->id}, out);
   job.epoch->highest_since = now_;
+  const auto start = std::make_shared<const CoordinatorMessage>(Start{job.epoch->id});
   for (const Member& member : job.epoch->members) {
     WorkerState& worker = job.workers.at(member.worker);
     worker.stage = WorkerStage::kTraining;
     worker.step_since = now_;
     worker.sync = {};
-    out.send.push_back({worker.stream, Start{job.epoch->id}});
+    out.send.push_back({worker.stream, start});
   }
   if (asks_again) AskAgain(job, CheckpointOnce{}, out);
   if (!to_drain) return;
@@ -242,15 +252,23 @@ void CoordinatorFsm::AskAgain(const JobState& job, Decision decision, Effects& o
 }
 
 void CoordinatorFsm::SendNewEntries(JobState& job, Effects& out) {
-  if (!job.epoch) return;
-  for (const Member& member : job.epoch->members) {
-    WorkerState& worker = job.workers.at(member.worker);
-    while (worker.stream.valid() && worker.sent < job.last_number()) {
-      NewEntries message;
+  // Everyone has what the proposal stood for.
+  if (!job.epoch || job.epoch->log_number == job.last_number()) return;
+  std::map<LogNumber, SharedMessage> behind;  // the entries behind this one
+  for (auto& [name, worker] : job.workers) {
+    if (!worker.stream.valid() || worker.sent == job.last_number() || job.RankOf(name) < 0) {
+      continue;
+    }
+    while (worker.sent < job.last_number()) {
       const auto begin = static_cast<std::size_t>(worker.sent.value());
       const std::size_t end = std::min(job.log.size(), begin + kEntriesPerSend);
-      for (std::size_t i = begin; i < end; ++i) message.entries.push_back(job.log[i].entry);
-      out.send.push_back({worker.stream, std::move(message)});
+      SharedMessage& message = behind[worker.sent];
+      if (message == nullptr) {
+        NewEntries entries;
+        for (std::size_t i = begin; i < end; ++i) entries.entries.push_back(job.log[i].entry);
+        message = std::make_shared<const CoordinatorMessage>(std::move(entries));
+      }
+      out.send.push_back({worker.stream, message});
       worker.sent = LogNumber(static_cast<std::int64_t>(end));
     }
   }
@@ -267,6 +285,7 @@ void CoordinatorFsm::EndEpoch(JobState& job, const absl::Status& why, Effects& o
   job.window_end.reset();
   job.regroup_at.reset();
   for (auto& [name, worker] : job.workers) worker.is_survivor = false;
+  const auto abort = std::make_shared<const CoordinatorMessage>(AbortEpoch{epoch.id, why});
   for (const Member& member : epoch.members) {
     const auto it = job.workers.find(member.worker);
     if (it == job.workers.end()) continue;
@@ -285,7 +304,7 @@ void CoordinatorFsm::EndEpoch(JobState& job, const absl::Status& why, Effects& o
     }
     if (!worker.stream.valid()) continue;
     worker.stage = WorkerStage::kAttending;
-    out.send.push_back({worker.stream, AbortEpoch{epoch.id, why}});
+    out.send.push_back({worker.stream, abort});
     // What it said may wait behind what ended the epoch, as after a pause of this
     // process.
     if (IsSilent(job, worker, now_)) job.retry_at = now_ + ReturnTime(job.spec);

@@ -3,9 +3,11 @@
 #define LOCKSTEP_COORDINATOR_CORE_EVENTS_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -148,9 +150,16 @@ using Record =
 
 // ---- effects ----
 
+// What goes to all members is one object, however many they are. Immutable; any thread.
+using SharedMessage = std::shared_ptr<const CoordinatorMessage>;
+
 struct Outgoing {
+  Outgoing(StreamId to, SharedMessage shared) : stream(to), message(std::move(shared)) {}
+  Outgoing(StreamId to, CoordinatorMessage sole)
+      : stream(to), message(std::make_shared<const CoordinatorMessage>(std::move(sole))) {}
+
   StreamId stream;
-  CoordinatorMessage message;
+  SharedMessage message;  // not null
 };
 // Ends a stream; OK after a Leave.
 struct EndStream {
@@ -173,6 +182,8 @@ struct Effects {
   std::vector<EndStream> end;
   std::vector<Answer> answers;
   std::set<std::string> changed_jobs;  // for watchers; deleted ones included
+  // Those of them that changed by more than what heartbeats tell.
+  std::set<std::string> settled_jobs;
   std::optional<MonoTime> wake_at;     // the next time at which a Tick matters
 };
 

@@ -17,6 +17,9 @@
 namespace lockstep {
 namespace {
 
+// Else an epoch of all workers could not be planned.
+static_assert(kMaxWorkersPerJob <= kMaxWorldSize);
+
 template <typename... Parts>
 absl::Status Contradiction(const Parts&... parts) {
   return absl::DataLossError(absl::StrCat(parts...));
@@ -104,9 +107,11 @@ absl::Status On(const EpochProposed& record, ClusterState& state) {
   absl::StatusOr<ShardPlan> plan =
       PlanShards(*job->manifest, static_cast<int>(record.members.size()));
   if (!plan.ok()) return Contradiction("no shard plan: ", plan.status().message());
+  const std::uint64_t plan_digest = plan->Digest();
   job->epoch = EpochState{.id = record.epoch,
                           .members = record.members,
                           .plan = *std::move(plan),
+                          .plan_digest = plan_digest,
                           .log_number = job->last_number()};
   job->last_epoch = record.epoch;
   job->stage = JobStage::kForming;
@@ -220,8 +225,9 @@ absl::Status On(const EntryApplied& record, ClusterState& state) {
                          " of job '", record.job, "', in whose epoch it has no part");
   }
   auto& applied = job->log[static_cast<std::size_t>(record.number.value() - 1)].applied;
-  for (const auto& [worker, step] : applied) {
-    if (step == record.step || !job->violation.empty()) continue;
+  // While there is no violation all are the same.
+  if (job->violation.empty() && !applied.empty() && applied.begin()->second != record.step) {
+    const auto& [worker, step] = *applied.begin();
     job->violation = absl::StrCat("entry ", record.number.value(), " took effect after step ",
                                   step, " on ", worker, " but after step ", record.step, " on ",
                                   record.worker);

@@ -31,7 +31,7 @@ absl::StatusOr<Reply> CoordinatorFsm::Do(absl::Time wall_time, const CreateJob& 
                                                      " jobs; delete one that is done"));
   }
   Persist(JobCreated{spec, wall_time}, out);
-  out.changed_jobs.insert(spec.name);
+  unsettled_.insert(spec.name);
   return Reply();
 }
 
@@ -48,7 +48,7 @@ absl::StatusOr<Reply> CoordinatorFsm::Do(absl::Time wall_time, const DeleteJob& 
   Persist(JobDeleted{request.job}, out);
   wake_.erase(request.job);
   fits_.erase(request.job);
-  out.changed_jobs.insert(request.job);
+  unsettled_.insert(request.job);
   return Reply();
 }
 
@@ -68,7 +68,7 @@ absl::StatusOr<Reply> CoordinatorFsm::Do(absl::Time wall_time, const UpdateSyncP
                           .reason = revision.reason,
                           .create_time = wall_time},
             out);
-    out.changed_jobs.insert(request.job);
+    unsettled_.insert(request.job);
   }
   return Reply(std::move(revision));
 }
@@ -105,7 +105,7 @@ absl::StatusOr<Reply> CoordinatorFsm::Do(absl::Time wall_time, const CheckpointN
 Reply CoordinatorFsm::Append(const JobState& job, Decision decision, absl::Time wall_time,
                              Effects& out) {
   const LogNumber number = job.last_number().next();
-  out.changed_jobs.insert(job.spec.name);
+  unsettled_.insert(job.spec.name);
   Persist(EntryAppended{.job = job.spec.name,
                         .entry = {number, std::move(decision)},
                         .create_time = wall_time},

@@ -105,6 +105,7 @@ struct EpochState {
   EpochStage stage = EpochStage::kProposed;
   std::vector<Member> members;  // by rank; sorted by name
   ShardPlan plan;
+  std::uint64_t plan_digest = 0;  // the plan's
   LogNumber log_number;         // entries up to it are part of the proposal
   std::set<std::string> left;   // members that finished; the epoch goes on
   MonoTime ready_deadline;

@@ -1,5 +1,6 @@
 // CoordinatorFsm: what workers say.
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -86,7 +87,7 @@ void CoordinatorFsm::Greet(MonoTime now, StreamId stream, const Hello& hello, Ef
   }
   switch (decision.greeting) {
     case Greeting::kPropose:
-      SendProposal(job, worker, out);
+      SendProposal(job, worker, MakeProposal(job), out);
       break;
     case Greeting::kResume:
       worker.sent = std::max(hello.log_number, job.epoch->log_number);
@@ -107,7 +108,7 @@ void CoordinatorFsm::Greet(MonoTime now, StreamId stream, const Hello& hello, Ef
       worker.sent = LogNumber();
       break;
   }
-  Settle(now, job, out);
+  unsettled_.insert(job.spec.name);
 }
 
 void CoordinatorFsm::NoteStep(JobState& job, WorkerState& worker, std::int64_t step) {
@@ -148,9 +149,11 @@ void CoordinatorFsm::Hear(JobState& job, WorkerState& worker, const Endpoint& me
     return;
   }
   epoch.endpoint = message.bytes;
+  const auto shared =
+      std::make_shared<const CoordinatorMessage>(Endpoint{epoch.id, message.bytes});
   for (const Member& member : epoch.members) {
     const StreamId stream = job.workers.at(member.worker).stream;
-    if (stream.valid()) out.send.push_back({stream, Endpoint{epoch.id, message.bytes}});
+    if (stream.valid()) out.send.push_back({stream, shared});
   }
 }
 
@@ -158,7 +161,7 @@ void CoordinatorFsm::Hear(JobState& job, WorkerState& worker, const Ready& messa
                           Effects& out) {
   if (!IsCurrent(job, worker, message.epoch, out)) return;
   if (worker.stage != WorkerStage::kPreparing) return;
-  const std::uint64_t expected = job.epoch->plan.Digest();
+  const std::uint64_t expected = job.epoch->plan_digest;
   if (message.plan_digest != expected) {
     const absl::Status why = absl::InvalidArgumentError(absl::StrFormat(
         "worker '%s' (rank %d) of epoch %d has shard plan %016x, expected %016x; run the same "

@@ -13,22 +13,28 @@
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "grpcpp/alarm.h"
+#include "grpcpp/support/proto_buffer_reader.h"
+#include "lockstep/v1/membership.pb.h"
 #include "proto/convert/convert.h"
 #include "proto/convert/status_convert.h"
 
 namespace lockstep {
 namespace {
 
-using Reactor = grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendResponse>;
+using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
 // The writing half. Thread-safe. gRPC runs no reaction inside StartWrite(), Finish() or
 // TryCancel(), so they may be called under the lock.
 class AttendWriter final : public AttendSink, public std::enable_shared_from_this<AttendWriter> {
  public:
   // `context`: the call's; as long as the reactor.
-  AttendWriter(Coordinator* coordinator, Reactor* reactor, grpc::CallbackServerContext* context,
-               const AttendLimits& limits)
-      : coordinator_(coordinator), limits_(limits), reactor_(reactor), context_(context) {}
+  AttendWriter(Coordinator* coordinator, WireForm* wire, Reactor* reactor,
+               grpc::CallbackServerContext* context, const AttendLimits& limits)
+      : coordinator_(coordinator),
+        wire_(wire),
+        limits_(limits),
+        reactor_(reactor),
+        context_(context) {}
 
   // Before the first message is read, hence before the first Send().
   void SetStream(StreamId stream) {
@@ -36,9 +42,9 @@ class AttendWriter final : public AttendSink, public std::enable_shared_from_thi
     stream_ = stream;
   }
 
-  void Send(const CoordinatorMessage& message) override {
-    v1::AttendResponse response = ToProto(message);
-    const std::size_t bytes = response.ByteSizeLong();
+  void Send(const SharedMessage& message) override {
+    grpc::ByteBuffer response = wire_->Of(message);
+    const std::size_t bytes = response.Length();
     MutexLock lock(&mu_);
     if (reactor_ == nullptr || end_.has_value()) return;
     if (waiting_.size() >= limits_.max_waiting_messages ||
@@ -111,7 +117,7 @@ class AttendWriter final : public AttendSink, public std::enable_shared_from_thi
     if (!waiting_.empty()) {
       in_flight_ = std::move(waiting_.front());
       waiting_.pop_front();
-      waiting_bytes_ -= std::min(waiting_bytes_, in_flight_.ByteSizeLong());
+      waiting_bytes_ -= std::min(waiting_bytes_, in_flight_.Length());
       writing_ = true;
       reactor_->StartWrite(&in_flight_);
     } else if (end_.has_value()) {
@@ -121,15 +127,16 @@ class AttendWriter final : public AttendSink, public std::enable_shared_from_thi
   }
 
   Coordinator* const coordinator_;
+  WireForm* const wire_;
   const AttendLimits limits_;
   Mutex mu_;
   StreamId stream_ ABSL_GUARDED_BY(mu_);
   Reactor* reactor_ ABSL_GUARDED_BY(mu_);
   grpc::CallbackServerContext* const context_;
   std::unique_ptr<grpc::Alarm> cut_off_ ABSL_GUARDED_BY(mu_);
-  std::deque<v1::AttendResponse> waiting_ ABSL_GUARDED_BY(mu_);
+  std::deque<grpc::ByteBuffer> waiting_ ABSL_GUARDED_BY(mu_);
   std::size_t waiting_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  v1::AttendResponse in_flight_ ABSL_GUARDED_BY(mu_);
+  grpc::ByteBuffer in_flight_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
@@ -137,15 +144,15 @@ class AttendWriter final : public AttendSink, public std::enable_shared_from_thi
 
 class AttendReactor final : public Reactor {
  public:
-  AttendReactor(Coordinator* coordinator, Gate* gate, grpc::CallbackServerContext* context,
-                const AttendLimits& limits)
+  AttendReactor(Coordinator* coordinator, Gate* gate, WireForm* wire,
+                grpc::CallbackServerContext* context, const AttendLimits& limits)
       : coordinator_(coordinator),
         gate_(gate),
         caller_(CallerOf(*context)),
         who_(WhoCalls(*context)),
         limits_(limits),
         rate_(limits.messages, gate->Now()),
-        writer_(std::make_shared<AttendWriter>(coordinator, this, context, limits)) {
+        writer_(std::make_shared<AttendWriter>(coordinator, wire, this, context, limits)) {
     const absl::Status admitted = gate_->BeginStream(StreamKind::kAttend, who_);
     if (!admitted.ok()) {
       writer_->End(admitted);
@@ -201,7 +208,12 @@ class AttendReactor final : public Reactor {
           "the worker sends more than ", limits_.messages.per_second, " messages a second and ",
           limits_.messages.burst, " at once, the limit"));
     }
-    absl::StatusOr<WorkerMessage> message = FromProto(request_);
+    v1::AttendRequest request;
+    grpc::ProtoBufferReader reader(&request_);
+    if (!request.ParseFromZeroCopyStream(&reader)) {
+      return absl::InvalidArgumentError("the worker sent bytes that are no AttendRequest");
+    }
+    absl::StatusOr<WorkerMessage> message = FromProto(request);
     if (!message.ok()) return message;
     const auto* hello = std::get_if<Hello>(&*message);
     if ((hello != nullptr) == greeted_) {
@@ -243,7 +255,7 @@ class AttendReactor final : public Reactor {
   RateBucket rate_;
   const std::shared_ptr<AttendWriter> writer_;
   StreamId stream_;
-  v1::AttendRequest request_;
+  grpc::ByteBuffer request_;
   bool is_counted_ = false;
   bool greeted_ = false;
   grpc::Alarm hello_alarm_;
@@ -251,10 +263,20 @@ class AttendReactor final : public Reactor {
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendResponse>* NewAttendStream(
-    Coordinator* coordinator, Gate* gate, grpc::CallbackServerContext* context,
+grpc::ByteBuffer WireForm::Of(const SharedMessage& message) {
+  MutexLock lock(&mu_);
+  if (message != last_) {
+    const grpc::Slice slice(ToProto(*message).SerializeAsString());
+    bytes_ = grpc::ByteBuffer(&slice, 1);
+    last_ = message;
+  }
+  return bytes_;
+}
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* NewAttendStream(
+    Coordinator* coordinator, Gate* gate, WireForm* wire, grpc::CallbackServerContext* context,
     const AttendLimits& limits) {
-  return new AttendReactor(coordinator, gate, context, limits);
+  return new AttendReactor(coordinator, gate, wire, context, limits);
 }
 
 }  // namespace lockstep

@@ -2,9 +2,9 @@
 
 namespace lockstep {
 
-grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendResponse>* MembershipService::Attend(
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* MembershipService::Attend(
     grpc::CallbackServerContext* context) {
-  return NewAttendStream(coordinator_, gate_, context, limits_);
+  return NewAttendStream(coordinator_, gate_, &wire_, context, limits_);
 }
 
 }  // namespace lockstep

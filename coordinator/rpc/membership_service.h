@@ -10,17 +10,19 @@
 namespace lockstep {
 
 // Thread-safe. `coordinator` and `gate` outlive it.
-class MembershipService final : public v1::MembershipService::CallbackService {
+class MembershipService final
+    : public v1::MembershipService::WithRawCallbackMethod_Attend<v1::MembershipService::Service> {
  public:
   MembershipService(Coordinator* coordinator, Gate* gate, const AttendLimits& limits)
       : coordinator_(coordinator), gate_(gate), limits_(limits) {}
 
-  grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendResponse>* Attend(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
       grpc::CallbackServerContext* context) override;
 
  private:
   Coordinator* const coordinator_;
   Gate* const gate_;
+  WireForm wire_;
   const AttendLimits limits_;
 };
 

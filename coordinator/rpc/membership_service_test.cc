@@ -1,9 +1,12 @@
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/rpc/attend_stream.h"
 #include "coordinator/rpc/rpc_fixture.h"
 #include "gmock/gmock.h"
+#include "grpcpp/generic/generic_stub.h"
 #include "gtest/gtest.h"
 
 namespace lockstep {
@@ -152,6 +155,51 @@ TEST_F(MembershipServiceRpc, AMalformedFirstMessageEndsTheStream) {
   says_hello_twice.Write(RawWorker::Hello("mnist", "w0"));
   says_hello_twice.Write(RawWorker::Hello("mnist", "w0"));
   EXPECT_THAT(says_hello_twice.Finish(), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(MembershipServiceRpc, BytesThatAreNoMessageEndTheStream) {
+  grpc::GenericStub stub(channel_);
+  grpc::CompletionQueue queue;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kRpcDeadline);
+  const auto stream =
+      stub.PrepareCall(&context, "/lockstep.v1.MembershipService/Attend", &queue);
+  void* tag = nullptr;
+  bool ok = false;
+  stream->StartCall(nullptr);
+  ASSERT_TRUE(queue.Next(&tag, &ok) && ok);
+  const grpc::Slice garbage("\x0a\x7fno message");
+  stream->Write(grpc::ByteBuffer(&garbage, 1), nullptr);
+  ASSERT_TRUE(queue.Next(&tag, &ok) && ok);
+  grpc::Status end;
+  stream->Finish(&end, nullptr);
+  ASSERT_TRUE(queue.Next(&tag, &ok) && ok);
+  EXPECT_THAT(FromGrpcStatus(end), StatusIs(absl::StatusCode::kInvalidArgument,
+                                            HasSubstr("no AttendRequest")));
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
+}
+
+TEST(WireForm, IsMadeOnceForTheSameMessageAndKeptApartForOthers) {
+  const auto bytes_of = [](const grpc::ByteBuffer& buffer) {
+    grpc::Slice slice;
+    EXPECT_TRUE(buffer.TrySingleSlice(&slice).ok());
+    return slice;
+  };
+  // Long enough to lie outside of the slice itself.
+  const auto message = std::make_shared<const CoordinatorMessage>(Waiting{std::string(1000, 'w')});
+  WireForm wire;
+  const grpc::ByteBuffer first = wire.Of(message), second = wire.Of(message);
+  EXPECT_EQ(bytes_of(first).begin(), bytes_of(second).begin());
+  const auto other = std::make_shared<const CoordinatorMessage>(Waiting{"other"});
+  v1::AttendResponse parsed;
+  const grpc::Slice of_other = bytes_of(wire.Of(other));
+  ASSERT_TRUE(parsed.ParseFromArray(of_other.begin(), static_cast<int>(of_other.size())));
+  EXPECT_EQ(parsed.waiting().detail(), "other");
+  const grpc::Slice of_first = bytes_of(first);
+  ASSERT_TRUE(parsed.ParseFromArray(of_first.begin(), static_cast<int>(of_first.size())));
+  EXPECT_EQ(parsed.waiting().detail(), std::string(1000, 'w'));
 }
 
 TEST_F(MembershipServiceRpc, AWorkerOfNoJobIsTurnedAway) {

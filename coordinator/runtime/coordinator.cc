@@ -172,6 +172,7 @@ class Coordinator::Impl {
  private:
   // What one turn of the loop gathered before anything of it became visible.
   struct Turn {
+    std::vector<Event> events;
     std::vector<Effects> effects;
     std::vector<Look> looks;
     std::vector<WatchId> new_watches;
@@ -214,6 +215,7 @@ class Coordinator::Impl {
       std::visit([&](auto& i) { On(i, turn); }, item);
     }
     const MonoTime now = clock_->Now();
+    if (!turn.events.empty()) turn.effects.push_back(Collect(fsm_.Step(now, turn.events)));
     if (wake_at_.has_value() && *wake_at_ <= now) {
       turn.effects.push_back(Collect(fsm_.Step(now, Tick{})));
     }
@@ -245,15 +247,11 @@ class Coordinator::Impl {
     return effects;
   }
 
-  void Step(Event event, Turn& turn) {
-    turn.effects.push_back(Collect(fsm_.Step(clock_->Now(), event)));
-  }
-
   void On(Submitted& item, Turn& turn) {
     const RequestId id = next_request_;
     next_request_ = next_request_.next();
     pending_.emplace(id, std::move(item.done));
-    Step(RequestReceived{id, clock_->WallNow(), std::move(item.request)}, turn);
+    turn.events.push_back(RequestReceived{id, clock_->WallNow(), std::move(item.request)});
   }
   void On(Looked& item, Turn& turn) { turn.looks.push_back(std::move(item.look)); }
   void On(Opened& item, Turn& turn) {
@@ -266,11 +264,11 @@ class Coordinator::Impl {
   }
   void On(Said& item, Turn& turn) {
     if (streams_.contains(item.stream)) {
-      Step(MessageReceived{item.stream, std::move(item.message)}, turn);
+      turn.events.push_back(MessageReceived{item.stream, std::move(item.message)});
     }
   }
   void On(Broke& item, Turn& turn) {
-    if (streams_.erase(item.stream) > 0) Step(StreamBroke{item.stream}, turn);
+    if (streams_.erase(item.stream) > 0) turn.events.push_back(StreamBroke{item.stream});
   }
   void On(Overflowed& item, Turn& turn) {
     const auto it = streams_.find(item.stream);
@@ -279,7 +277,7 @@ class Coordinator::Impl {
         absl::StrCat("the coordinator has ", kMaxPendingItems,
                      " requests and messages waiting, its limit; attend again later")));
     streams_.erase(it);
-    Step(StreamBroke{item.stream}, turn);
+    turn.events.push_back(StreamBroke{item.stream});
   }
   void On(WatchBegan& item, Turn& turn) { turn.new_watches.push_back(item.watch); }
 
@@ -326,6 +324,7 @@ class Coordinator::Impl {
       if (!request.empty()) request.mapped()(std::move(answer.reply));
     }
     changed_jobs_.insert(effects.changed_jobs.begin(), effects.changed_jobs.end());
+    settled_jobs_.insert(effects.settled_jobs.begin(), effects.settled_jobs.end());
   }
 
   const JobState* Find(const std::string& job) const {
@@ -343,8 +342,9 @@ class Coordinator::Impl {
       }
     }
     for (WatchId watch : concerned) Notify(watch);
-    for (const std::string& job : changed_jobs_) log_.OnJob(job, Find(job));
+    for (const std::string& job : settled_jobs_) log_.OnJob(job, Find(job));
     changed_jobs_.clear();
+    settled_jobs_.clear();
   }
 
   void Notify(WatchId watch) {
@@ -420,6 +420,7 @@ class Coordinator::Impl {
   std::map<RequestId, Done> pending_;
   std::map<StreamId, std::shared_ptr<AttendSink>> streams_;
   std::set<std::string> changed_jobs_;
+  std::set<std::string> settled_jobs_;
 
   Mailbox<Item> mailbox_;
   std::atomic<std::int64_t> next_stream_{1};

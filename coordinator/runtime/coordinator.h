@@ -28,8 +28,9 @@ namespace lockstep {
 class AttendSink {
  public:
   virtual ~AttendSink() = default;
-  // Never blocks; a sink that cannot keep up ends itself and reports StreamBroke.
-  virtual void Send(const CoordinatorMessage& message) = 0;
+  // Never blocks; a sink that cannot keep up ends itself and reports StreamBroke. Sinks get the
+  // same object, one right after the other, if all are sent the same.
+  virtual void Send(const SharedMessage& message) = 0;
   // The last call. Afterwards the sink is released.
   virtual void End(const absl::Status& why) = 0;
 };

@@ -81,10 +81,10 @@ class DiskStore final : public Store {
 // Collects what a worker hears.
 class CollectingSink final : public AttendSink {
  public:
-  void Send(const CoordinatorMessage& message) override {
+  void Send(const SharedMessage& message) override {
     {
       MutexLock lock(&mu_);
-      messages_.push_back(message);
+      messages_.push_back(*message);
     }
     changed_.SignalAll();
   }

@@ -23,7 +23,8 @@ constexpr char kAbout[] =
     "  all        the five of them, one after the other\n"
     "  cost       by itself: how a step's cost grows, 1 to 100 M parameters, 1 to 8 ranks\n"
     "Others: ./lockstep bench micro measures single operations, ranks as threads;\n"
-    "./lockstep bench charts draws what --json wrote.";
+    "./lockstep bench coordinator how many workers a coordinator serves; ./lockstep bench charts\n"
+    "draws what --json wrote.";
 constexpr char kFooter[] =
     "A repetition counts as its slowest rank. The table goes to standard output, progress to\n"
     "standard error. docs/performance.md says what is measured and how.\n"

@@ -90,6 +90,7 @@ void SimCoordinator::Post(Item item) {
 }
 
 void SimCoordinator::Turn() {
+  std::vector<Event> events;
   for (Item& item : std::exchange(inbox_, {})) {
     if (auto* said = std::get_if<MessageReceived>(&item.event)) {
       if (!wires_.contains(said->stream)) continue;
@@ -98,8 +99,9 @@ void SimCoordinator::Turn() {
     if (auto* asked = std::get_if<RequestReceived>(&item.event)) {
       pending_[asked->id] = std::move(item.done);
     }
-    Collect(fsm_->Step(process_->Now(), item.event));
+    events.push_back(std::move(item.event));
   }
+  if (!events.empty()) Collect(fsm_->Step(process_->Now(), events));
   if (wake_at_.has_value() && *wake_at_ <= process_->Now()) {
     Collect(fsm_->Step(process_->Now(), Tick{}));
   }
@@ -126,9 +128,9 @@ void SimCoordinator::Persist() {
 
 void SimCoordinator::Dispatch() {
   for (Effects& effects : std::exchange(turn_, {})) {
-    for (Outgoing& out : effects.send) {
+    for (const Outgoing& out : effects.send) {
       const auto it = wires_.find(out.stream);
-      if (it != wires_.end()) net_.SendDown(it->second, std::move(out.message));
+      if (it != wires_.end()) net_.SendDown(it->second, *out.message);
     }
     for (const EndStream& end : effects.end) {
       const auto it = wires_.find(end.stream);

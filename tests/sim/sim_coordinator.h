@@ -26,7 +26,7 @@ namespace lockstep::sim {
 class SimCoordinator final : public CoordinatorEnd {
  public:
   struct Hooks {
-    // After each event.
+    // After the events of a turn.
     std::function<void(const ClusterState&)> on_state;
     // A test-only change to what it hears; null: none.
     std::function<void(const ClusterState&, WorkerMessage&)> on_message;
