@@ -43,9 +43,9 @@ std::string CapacityText(const std::vector<CapacityResult>& results) {
         result.restart_seconds, result.reattended_seconds);
   }
   absl::StrAppend(&text,
-                  "cpu: the coordinator's, for the time before it. applied: until it shows that all "
-                  "have applied the policy.\nagain: it answers after kill -9; members: all take part "
-                  "again. ./lockstep bench coordinator --help says more.\n");
+                  "cpu: the coordinator's, for the time before it. applied: until it shows that "
+                  "all have applied the policy.\nagain: it answers after kill -9; members: all "
+                  "take part again. ./lockstep bench coordinator --help says more.\n");
   return text;
 }
 

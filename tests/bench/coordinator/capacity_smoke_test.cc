@@ -29,7 +29,8 @@ RunResult RunBench(const std::vector<std::string>& arguments) {
 TEST(CapacityBench, MeasuresWorkersWithTlsAndWithout) {
   const std::string file = testing::TempDir() + "/capacity.json";
   const RunResult result =
-      RunBench({"--workers", "20", "--workers-per-connection", "6", "--seconds", "1", "--json", file});
+      RunBench({"--workers", "20", "--workers-per-connection", "6", "--seconds", "1", "--json",
+                file});
   ASSERT_TRUE(result.exit.ok()) << result.output;
   const auto text = ReadFile(file);
   ASSERT_THAT(text, IsOk());

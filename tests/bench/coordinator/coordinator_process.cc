@@ -122,8 +122,9 @@ std::int64_t CoordinatorProcess::peak_bytes() const { return FieldBytes(Proc("st
 double CoordinatorProcess::cpu_seconds() const {
   // Behind the program's name, which may hold spaces; proc(5) counts from 1.
   const std::string stat = Proc("stat");
+  const std::size_t name_end = std::min(stat.size(), stat.rfind(')') + 1);
   const std::vector<std::string> fields =
-      absl::StrSplit(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)), ' ', absl::SkipEmpty());
+      absl::StrSplit(stat.substr(name_end), ' ', absl::SkipEmpty());
   constexpr std::size_t kUserTime = 14 - 3, kSystemTime = 15 - 3;
   std::int64_t user = 0, system = 0;
   if (fields.size() <= kSystemTime || !absl::SimpleAtoi(fields[kUserTime], &user) ||

@@ -59,7 +59,8 @@ class Folder {
 absl::StatusOr<std::vector<CapacityResult>> RunAll(const CapacityOptions& options,
                                                    const std::atomic<bool>& interrupted) {
   const int most = std::ranges::max(options.workers);
-  const int connections = (most + options.workers_per_connection - 1) / options.workers_per_connection;
+  const int connections =
+      (most + options.workers_per_connection - 1) / options.workers_per_connection;
   LOCKSTEP_RETURN_IF_ERROR(AllowOpenFiles(static_cast<std::uint64_t>(connections) + kOtherFiles));
   LOCKSTEP_ASSIGN_OR_RETURN(const Cores cores, FindCores());
   if (cores.workers.front() == cores.coordinator) {
