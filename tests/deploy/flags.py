@@ -3,7 +3,7 @@ import re
 import subprocess
 
 # Flags that the programs are about to have.
-COMING = {"--http", "--tokens"}
+COMING = {"--http"}
 
 
 def flags_of(program):
