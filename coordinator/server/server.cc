@@ -28,7 +28,9 @@ namespace {
 constexpr int kMaxMessageBytes = 64 << 20;
 // A peer that is gone without a word is noticed after about the sum of these.
 constexpr int kKeepaliveTimeMs = 10'000;
-constexpr int kKeepaliveTimeoutMs = 5'000;
+// A ping waits behind what its connection has still to carry: proposals to thousands of workers
+// take seconds. Members that are gone are noticed by their leases sooner.
+constexpr int kKeepaliveTimeoutMs = 20'000;
 constexpr int kMinPingIntervalMs = 2'000;
 // Of one connection.
 constexpr int kMaxConcurrentStreams = 10'000;
