@@ -1,7 +1,7 @@
 // Coordinator: the thread that owns the state machine.
 //
-// Everything reaches it through one mailbox, one event at a time: it steps the
-// machine, appends to the store, and only then sends and answers. If the store
+// Everything reaches it through one mailbox, in turns: it steps the machine by all that came,
+// in order, appends to the store, and only then sends and answers. If the store
 // fails it stops; it never goes on from memory. It knows no gRPC.
 //
 // Thread-safe. Callbacks run on the coordinator's thread (or on the caller's, when
