@@ -19,6 +19,19 @@ struct Line {
   std::string text;  // empty: not worth a line
 };
 
+// The job and the epoch that a record is about.
+template <typename R>
+LogFields FieldsOf(const R& r) {
+  LogFields fields;
+  if constexpr (requires { r.job; }) {
+    fields.job = r.job;
+  } else if constexpr (requires { r.spec.name; }) {
+    fields.job = r.spec.name;
+  }
+  if constexpr (requires { r.epoch; }) fields.epoch = r.epoch.value();
+  return fields;
+}
+
 std::string OnJobPrefix(const std::string& job) { return absl::StrCat("job ", job, ": "); }
 
 Line Describe(const GenerationStarted& r) {
@@ -89,7 +102,8 @@ void ChangeLog::OnRecord(const Record& record) {
     line.text.resize(kMaxLineBytes);
     line.text += " ...";
   }
-  if (!line.text.empty()) write_(line.level, line.text);
+  if (line.text.empty()) return;
+  write_(line.level, line.text, std::visit([](const auto& r) { return FieldsOf(r); }, record));
 }
 
 void ChangeLog::OnJob(const std::string& name, const JobState* job) {
@@ -108,7 +122,7 @@ void ChangeLog::OnJob(const std::string& name, const JobState* job) {
     if (text.empty() && is_new) text = "attends";
     if (text.empty()) continue;
     write_(worker.stage == WorkerStage::kSuspect ? LogLevel::kWarning : LogLevel::kInfo,
-           absl::StrCat(OnJobPrefix(name), "worker ", worker_name, " ", text));
+           absl::StrCat(OnJobPrefix(name), "worker ", worker_name, " ", text), {.job = name});
   }
   std::erase_if(known, [&](const auto& entry) {
     if (job->workers.contains(entry.first)) return false;
@@ -116,7 +130,8 @@ void ChangeLog::OnJob(const std::string& name, const JobState* job) {
     write_(was_suspect ? LogLevel::kWarning : LogLevel::kInfo,
            absl::StrCat(OnJobPrefix(name), "worker ", entry.first,
                         was_suspect ? " is lost: it did not come back within its lease"
-                                    : " is gone"));
+                                    : " is gone"),
+           {.job = name});
     return true;
   });
 }

@@ -17,7 +17,7 @@ namespace lockstep {
 
 class ChangeLog {
  public:
-  using Write = std::function<void(LogLevel, const std::string&)>;
+  using Write = std::function<void(LogLevel, const std::string&, const LogFields&)>;
   explicit ChangeLog(Write write) : write_(std::move(write)) {}
 
   // A record that is durable now.

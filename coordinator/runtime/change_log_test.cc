@@ -22,12 +22,29 @@ class ChangeLogLines : public testing::Test {
     return job;
   }
   std::vector<std::string> lines_;
-  ChangeLog log_{[this](LogLevel, const std::string& line) { lines_.push_back(line); }};
+  std::vector<LogFields> fields_;
+  ChangeLog log_{[this](LogLevel, const std::string& line, const LogFields& fields) {
+    lines_.push_back(line);
+    fields_.push_back(fields);
+  }};
 };
 
 TEST_F(ChangeLogLines, TellWhyAnEpochEnded) {
   log_.OnRecord(EpochEnded{.job = "mnist", .epoch = Epoch(3), .why = "w1 was lost"});
   EXPECT_THAT(lines_, ElementsAre("job mnist: epoch 3 ended: w1 was lost"));
+}
+
+TEST_F(ChangeLogLines, SayOfWhichJobAndEpochTheyAre) {
+  log_.OnRecord(GenerationStarted{.generation = Generation(1)});
+  log_.OnRecord(JobCreated{.spec = {.name = "mnist"}});
+  log_.OnRecord(EpochStarted{.job = "mnist", .epoch = Epoch(3)});
+  JobState job = JobWith(WorkerStage::kAttending);
+  log_.OnJob("other", &job);
+  job.workers.clear();
+  log_.OnJob("other", &job);
+  EXPECT_THAT(fields_, ElementsAre(LogFields(), LogFields{.job = "mnist"},
+                                   LogFields{.job = "mnist", .epoch = 3},
+                                   LogFields{.job = "other"}, LogFields{.job = "other"}));
 }
 
 TEST_F(ChangeLogLines, NameTheMembersOfAProposedEpoch) {

@@ -77,7 +77,9 @@ class Coordinator::Impl {
       : store_(std::move(store)),
         clock_(clock),
         fsm_(std::move(fsm)),
-        log_([](LogLevel level, const std::string& text) { Log(level, text); }),
+        log_([](LogLevel level, const std::string& text, const LogFields& fields) {
+          Log(level, text, fields);
+        }),
         mailbox_(kMaxPendingItems) {}
 
   ~Impl() {

@@ -30,6 +30,7 @@ struct Flags {
   ServerOptions server;
   std::string store = "lockstep-coordinator.db";
   std::string port_file;
+  std::string log_format = "text";
   bool verbose = false;
 };
 
@@ -67,7 +68,8 @@ int Fail(const absl::Status& why) {
 }
 
 int Serve(const Flags& flags) {
-  SetUpLog("coordinator", flags.verbose ? LogLevel::kDebug : LogLevel::kInfo);
+  SetUpLog("coordinator", flags.verbose ? LogLevel::kDebug : LogLevel::kInfo,
+           flags.log_format == "json" ? LogFormat::kJson : LogFormat::kText);
   const RealClock clock;
   absl::StatusOr<std::unique_ptr<Store>> store = OpenSqliteStore(flags.store);
   if (!store.ok()) return Fail(store.status());
@@ -125,6 +127,10 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--port-file", flags.port_file,
                  "write the address that is served to this file, once it is");
+  app.add_option("--log-format", flags.log_format,
+                 "text for people, or json: one object per line")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
   app.add_flag("--verbose", flags.verbose, "log more");
   try {
     app.parse(argc, argv);

@@ -1,48 +1,14 @@
 #include "coordinator/web/cluster_metrics.h"
 
-#include <prometheus/metric_family.h>
-#include <prometheus/text_serializer.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <limits>
-#include <sstream>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "metrics/families.h"
 
 namespace lockstep {
 namespace {
-
-using Labels = std::vector<prometheus::ClientMetric::Label>;
-
-class Family {
- public:
-  Family(std::string name, prometheus::MetricType type, std::string help) {
-    family_.name = "lockstep_" + std::move(name);
-    family_.type = type;
-    family_.help = std::move(help);
-  }
-  void Set(Labels labels, double value) {
-    prometheus::ClientMetric metric;
-    metric.label = std::move(labels);
-    metric.gauge.value = value;
-    metric.counter.value = value;
-    family_.metric.push_back(std::move(metric));
-  }
-  prometheus::MetricFamily& family() { return family_; }
-
- private:
-  prometheus::MetricFamily family_;
-};
-
-Family Gauge(std::string name, std::string help) {
-  return Family(std::move(name), prometheus::MetricType::Gauge, std::move(help));
-}
-Family Counter(std::string name, std::string help) {
-  return Family(std::move(name), prometheus::MetricType::Counter, std::move(help));
-}
 
 struct JobStageName {
   JobStage stage;
@@ -64,23 +30,23 @@ double Value(std::int64_t number) { return static_cast<double>(number); }
 
 // Of jobs.
 struct JobFamilies {
-  Family state = Gauge("job_state", "1 for the state that the job is in, 0 for the others.");
-  Family workers = Gauge("job_workers", "Workers of the job, by state.");
-  Family min_workers = Gauge("job_min_workers", "Workers that an epoch of the job takes.");
-  Family epoch = Gauge("job_epoch", "The newest epoch's number.");
-  Family step = Gauge("job_step", "The highest step that a worker reported as taken.");
-  Family revision = Gauge("job_policy_revision", "The newest revision of the sync policy.");
-  Family log_number = Gauge("job_log_number", "The last entry of the control log.");
-  Family lag = Gauge("job_log_lag", "Entries of the control log that are not yet in force.");
-  Family violation = Gauge("job_violation", "1 if a guarantee was seen broken, else 0.");
-  Family epochs_started = Counter("job_epochs_started_total", "Epochs that began to train.");
-  Family epochs_ended = Counter(
+  MetricFamily state = Gauge("job_state", "1 for the state that the job is in, 0 for the others.");
+  MetricFamily workers = Gauge("job_workers", "Workers of the job, by state.");
+  MetricFamily min_workers = Gauge("job_min_workers", "Workers that an epoch of the job takes.");
+  MetricFamily epoch = Gauge("job_epoch", "The newest epoch's number.");
+  MetricFamily step = Gauge("job_step", "The highest step that a worker reported as taken.");
+  MetricFamily revision = Gauge("job_policy_revision", "The newest revision of the sync policy.");
+  MetricFamily log_number = Gauge("job_log_number", "The last entry of the control log.");
+  MetricFamily lag = Gauge("job_log_lag", "Entries of the control log that are not yet in force.");
+  MetricFamily violation = Gauge("job_violation", "1 if a guarantee was seen broken, else 0.");
+  MetricFamily epochs_started = Counter("job_epochs_started_total", "Epochs that began to train.");
+  MetricFamily epochs_ended = Counter(
       "job_epochs_ended_total",
       "Epochs that ended: 'failed' as a member was lost or not ready, 'regrouped' as agreed.");
-  Family entries = Counter("job_log_entries_total", "Decisions that were logged.");
+  MetricFamily entries = Counter("job_log_entries_total", "Decisions that were logged.");
 
   void Add(const JobState& job) {
-    const Labels name = {{"job", job.spec.name}};
+    const MetricLabels name = {{"job", job.spec.name}};
     for (const JobStageName& each : kJobStages) {
       state.Set({name[0], {"state", each.name}}, job.stage == each.stage ? 1 : 0);
     }
@@ -103,42 +69,42 @@ struct JobFamilies {
     violation.Set(name, job.violation.empty() ? 0 : 1);
   }
   void Add(const std::string& job, const JobEvents& events) {
-    const Labels name = {{"job", job}};
+    const MetricLabels name = {{"job", job}};
     epochs_started.Set(name, Value(events.epochs_started));
     epochs_ended.Set({name[0], {"how", "failed"}}, Value(events.epochs_failed));
     epochs_ended.Set({name[0], {"how", "regrouped"}}, Value(events.epochs_regrouped));
     entries.Set(name, Value(events.entries));
   }
-  void MoveTo(std::vector<prometheus::MetricFamily>& all) {
-    for (Family* family : {&state, &workers, &min_workers, &epoch, &step, &revision, &log_number,
-                           &lag, &violation, &epochs_started, &epochs_ended, &entries}) {
-      all.push_back(std::move(family->family()));
-    }
+  std::vector<const MetricFamily*> all() const {
+    return {&state,      &workers, &min_workers, &epoch,          &step,         &revision,
+            &log_number, &lag,     &violation,   &epochs_started, &epochs_ended, &entries};
   }
 };
 
 struct WorkerFamilies {
-  Family rank = Gauge("worker_rank", "The worker's rank in the epoch; -1: it has none.");
-  Family step = Gauge("worker_step", "The step that the worker reported as taken.");
-  Family step_age = Gauge("worker_step_age_seconds", "Since that step changed.");
-  Family heard_age = Gauge("worker_heard_age_seconds", "Since the worker was heard.");
-  Family optimizer_bytes = Gauge("worker_optimizer_bytes", "Of the worker's optimizer state.");
-  Family syncs = Counter("worker_syncs_total", "Syncs of buffers in the worker's epoch.");
-  Family transfers = Counter("worker_sync_transfers_total", "Transfers of these syncs.");
-  Family bytes = Counter("worker_sync_bytes_total", "Bytes of buffers that were synchronised.");
-  Family skipped =
+  MetricFamily rank = Gauge("worker_rank", "The worker's rank in the epoch; -1: it has none.");
+  MetricFamily step = Gauge("worker_step", "The step that the worker reported as taken.");
+  MetricFamily step_age = Gauge("worker_step_age_seconds", "Since that step changed.");
+  MetricFamily heard_age = Gauge("worker_heard_age_seconds", "Since the worker was heard.");
+  MetricFamily optimizer_bytes = Gauge("worker_optimizer_bytes", "Of the worker's optimizer state.");
+  MetricFamily syncs = Counter("worker_syncs_total", "Syncs of buffers in the worker's epoch.");
+  MetricFamily transfers = Counter("worker_sync_transfers_total", "Transfers of these syncs.");
+  MetricFamily bytes = Counter("worker_sync_bytes_total", "Bytes of buffers that were synchronised.");
+  MetricFamily skipped =
       Counter("worker_sync_skipped_bytes_total", "Bytes that were left out as unchanged.");
-  Family reported = Gauge("worker_reported", "What training code reports, by name.");
+  MetricFamily reported = Gauge("worker_reported", "What training code reports, by name.");
 
   void Add(const JobState& job, const WorkerState& worker, MonoTime now) {
-    const Labels name = {{"job", job.spec.name}, {"worker", worker.name}};
+    const MetricLabels name = {{"job", job.spec.name}, {"worker", worker.name}};
     const auto age = [&](MonoTime since) {
       return absl::ToDoubleSeconds(std::max(now - since, absl::ZeroDuration()));
     };
     rank.Set(name, job.RankOf(worker.name));
     step.Set(name, Value(worker.step));
-    step_age.Set(name, age(worker.step_since));
-    heard_age.Set(name, age(worker.last_heard));
+    if (worker.stage != WorkerStage::kLeft) {  // else nobody waits for it
+      step_age.Set(name, age(worker.step_since));
+      heard_age.Set(name, age(worker.last_heard));
+    }
     optimizer_bytes.Set(name, Value(worker.optimizer_bytes));
     syncs.Set(name, Value(worker.sync.syncs));
     transfers.Set(name, Value(worker.sync.transfers));
@@ -148,30 +114,11 @@ struct WorkerFamilies {
       reported.Set({name[0], name[1], {"name", metric}}, value);
     }
   }
-  void MoveTo(std::vector<prometheus::MetricFamily>& all) {
-    for (Family* family : {&rank, &step, &step_age, &heard_age, &optimizer_bytes, &syncs,
-                           &transfers, &bytes, &skipped, &reported}) {
-      all.push_back(std::move(family->family()));
-    }
+  std::vector<const MetricFamily*> all() const {
+    return {&rank,  &step,      &step_age, &heard_age, &optimizer_bytes,
+            &syncs, &transfers, &bytes,    &skipped,   &reported};
   }
 };
-
-prometheus::MetricFamily AppendSeconds(const StoreMeter& meter) {
-  Family family("store_append_seconds", prometheus::MetricType::Histogram,
-                "Time to make decisions durable.");
-  prometheus::ClientMetric metric;
-  std::uint64_t count = 0;
-  for (std::size_t i = 0; i < meter.appends.size(); ++i) {
-    count += static_cast<std::uint64_t>(meter.appends[i]);
-    const double bound = i < kAppendBounds.size() ? kAppendBounds[i]
-                                                  : std::numeric_limits<double>::infinity();
-    metric.histogram.bucket.push_back({count, bound});
-  }
-  metric.histogram.sample_count = count;
-  metric.histogram.sample_sum = meter.append_seconds;
-  family.family().metric.push_back(std::move(metric));
-  return std::move(family.family());
-}
 
 }  // namespace
 
@@ -184,17 +131,18 @@ std::string MetricsText(const ClusterState& state, const StoreMeter& meter, Mono
     const auto events = meter.jobs.find(name);
     jobs.Add(name, events == meter.jobs.end() ? JobEvents() : events->second);
   }
-  Family generation = Gauge("coordinator_generation", "How often the coordinator was started.");
+  MetricFamily generation = Gauge("coordinator_generation", "How often the coordinator was started.");
   generation.Set({}, Value(state.generation.value()));
 
-  std::vector<prometheus::MetricFamily> all;
-  all.push_back(std::move(generation.family()));
-  jobs.MoveTo(all);
-  workers.MoveTo(all);
-  all.push_back(AppendSeconds(meter));
-  std::ostringstream out;
-  prometheus::TextSerializer().Serialize(out, all);
-  return out.str();
+  MetricFamily appends =
+      Histogram("store_append_seconds", "Time to make decisions durable.");
+  appends.Set({}, {kAppendBounds, meter.appends, meter.append_seconds});
+
+  std::vector<const MetricFamily*> all = {&generation, &appends};
+  for (const auto& some : {jobs.all(), workers.all()}) {
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return TextOf(all);
 }
 
 }  // namespace lockstep

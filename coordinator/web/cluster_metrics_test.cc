@@ -65,6 +65,14 @@ TEST_F(MetricsTextTest, TellsJobsAndWorkers) {
   EXPECT_THAT(text, HasSubstr("# TYPE lockstep_job_epochs_started_total counter"));
 }
 
+TEST_F(MetricsTextTest, NobodyWaitsForAWorkerThatLeft) {
+  state_.jobs["mnist"].workers["w1"].stage = WorkerStage::kLeft;
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("lockstep_worker_heard_age_seconds{job=\"mnist\",worker=\"w0\"}"));
+  EXPECT_THAT(text, Not(HasSubstr("age_seconds{job=\"mnist\",worker=\"w1\"}")));
+  EXPECT_THAT(text, HasSubstr("lockstep_worker_step{job=\"mnist\",worker=\"w1\"} 70\n"));
+}
+
 TEST_F(MetricsTextTest, TellsHowManyEntriesAreNotInForce) {
   JobState& job = state_.jobs["mnist"];
   EXPECT_THAT(Text(), HasSubstr("lockstep_job_log_lag{job=\"mnist\"} 0\n"));

@@ -11,6 +11,7 @@
 #include "coordinator/web/cluster_metrics.h"
 #include "coordinator/web/gateway.h"
 #include "coordinator/web/page_files.h"
+#include "metrics/families.h"
 #include "nlohmann/json.hpp"
 #include "security/roles.h"
 
@@ -47,7 +48,7 @@ HttpResponse Metrics(const WebOptions& options) {
   if (made.wait_for(kPatience) == std::future_status::ready) {
     std::string body = made.get();
     if (!body.empty()) {
-      return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = std::move(body)};
+      return {.type = kMetricsType, .body = std::move(body)};
     }
   }
   return {.status = 503, .body = "the coordinator is stopping or overloaded\n"};

@@ -59,14 +59,17 @@ class Cluster:
             raise AssertionError(f"lockstepctl {words}: {result.stderr}")
         return result.stdout
 
-    def train(self, *flags, model="mlp"):
-        """Two workers, STEPS steps; what each reported at its end."""
+    def start_workers(self, *flags):
+        """Of a job that is made for them."""
         self.ctl("job", "create", "mnist", "--min-workers", "2")
         for i in range(2):
             self._start(f"worker-{i}", [
                 *self._worker, "--coordinator", self.address, "--job", "mnist", "--name", f"worker-{i}", "--data",
-                str(MNIST), "--model", model, "--batch", "8", "--steps", str(STEPS), "--report",
-                str(self.folder / f"{i}.json"), *flags])
+                str(MNIST), "--report", str(self.folder / f"{i}.json"), *flags])
+
+    def train(self, *flags, model="mlp"):
+        """Two workers, STEPS steps; what each reported at its end."""
+        self.start_workers("--model", model, "--batch", "8", "--steps", str(STEPS), *flags)
         for i in range(2):
             code = self._processes[f"worker-{i}"].wait(PATIENCE)
             if code != 0:

@@ -2,10 +2,7 @@
 import re
 import subprocess
 
-# Flags that the programs are about to have.
-COMING = {"--http"}
-
 
 def flags_of(program):
     text = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
-    return set(re.findall(r"--[a-z][a-z-]*", text)) | COMING
+    return set(re.findall(r"--[a-z][a-z-]*", text))

@@ -26,7 +26,7 @@ GUARDED_INCLUDES = {
     r"sqlite3\.h": ["coordinator/store"],
     r"openssl/|gnutls/": ["security"],
     r"microhttpd\.h": ["http"],
-    r"prometheus/": ["coordinator/web"],
+    r"prometheus/": ["metrics"],
     r"re2/": ["common/policy"],
     r"spdlog/|fmt/": ["common/base"],
     r"xxhash\.h": ["common/base"],

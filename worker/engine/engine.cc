@@ -109,6 +109,7 @@ Engine::Engine(Model* model, CoordinatorLink* link, std::unique_ptr<Membership> 
       membership_(std::move(membership)),
       revise_timeout_(options.operation_timeout),
       on_phase_(options.on_phase),
+      clock_(options.clock != nullptr ? options.clock : std::make_shared<const RealClock>()),
       saver_(options.saver),
       update_(membership_.get(), options.on_phase),
       syncer_(membership_->math.get()) {
@@ -335,7 +336,9 @@ absl::Status Engine::CarryOut(const std::vector<SyncTask>& due) {
         break;
     }
     if (!task.has_buffers()) continue;
+    const MonoTime start = clock_->Now();
     LOCKSTEP_RETURN_IF_ERROR(syncer_.Sync(task, model_, transport, stats_.sync));
+    stats_.sync_time += clock_->Now() - start;
   }
   return absl::OkStatus();
 }

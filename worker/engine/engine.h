@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
+#include "common/base/mono_time.h"
 #include "common/policy/sync_policy.h"
 #include "common/protocol/control_log.h"
 #include "common/protocol/messages.h"
@@ -47,6 +48,7 @@ namespace lockstep {
 // Since joining.
 struct EngineStats {
   SyncCounters sync;
+  absl::Duration sync_time;  // of this rank in them, waiting for others included
   std::int64_t optimizer_bytes = 0;
   // Of the last committed step: the averaged gradient's, unscaled, before it was
   // clipped; nothing if max_grad_norm was 0.
@@ -214,6 +216,7 @@ class Engine final {
   const std::shared_ptr<Membership> membership_;
   const absl::Duration revise_timeout_;
   const std::function<void(StepPhase, std::int64_t)> on_phase_;
+  const std::shared_ptr<const Clock> clock_;
   const std::shared_ptr<CheckpointSaver> saver_;  // null: no checkpoints
   absl::Status error_;  // the first of a collective call, or that it left
   bool adopted_ = false;

@@ -44,8 +44,8 @@ struct SessionOptions {
   SyncPolicy policy;
   // Where checkpoints go and when; no directory: there are none. `checkpoints.job` is filled in.
   CheckpointOptions checkpoints;
-  // For tests of failures: called as a step advances, with the number of committed steps, by the
-  // thread that takes it; must not call the session.
+  // For measurements and tests of failures: called as a step advances, with the number of committed
+  // steps, by the thread that takes it; must not call the session.
   std::function<void(StepPhase, std::int64_t step)> on_phase = nullptr;
 
   // Errors: InvalidArgument names the option, its value and what is allowed.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "common/base/host_port.h"
 #include "common/base/status_macros.h"
 #include "security/tls_flags.h"
 
@@ -30,6 +31,7 @@ struct RawFlags {
   std::string operation_timeout = "60s";
   std::string rejoin_timeout = "5m";
   std::string end_at;
+  std::string log_format = "text";
 };
 
 void Declare(CLI::App& app, WorkerFlags& flags, RawFlags& raw) {
@@ -97,6 +99,14 @@ void Declare(CLI::App& app, WorkerFlags& flags, RawFlags& raw) {
                  "For tests of failures: the process kills itself at PHASE:STEP, as "
                  "committed:7; phases are forward, collected, agreed, reducing, preparing, "
                  "prepared, committed, updating, spreading, applying");
+  app.add_option("--http", flags.http.listen,
+                 "HOST:PORT to serve metrics and health on, with the certificate that the "
+                 "coordinator is shown; port 0: any free one");
+  app.add_flag("--insecure", flags.http.insecure, "Serve them to other hosts without TLS, too");
+  app.add_option("--log-format", raw.log_format,
+                 "text for people, or json: one object per line")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
   app.add_flag("--verbose", flags.verbose, "Log more");
 }
 
@@ -146,7 +156,8 @@ absl::StatusOr<OptimizerConfig> OptimizerOf(const RawFlags& raw) {
   return Refuse("--optimizer", raw.optimizer, "allowed are sgd, adam, adamw, adagrad");
 }
 
-absl::Status Assemble(const RawFlags& raw, TrainingOptions& training) {
+absl::Status Assemble(const RawFlags& raw, WorkerFlags& flags) {
+  TrainingOptions& training = flags.training;
   LOCKSTEP_ASSIGN_OR_RETURN(training.session.join_timeout,
                             ParseTimeout("--join-timeout", raw.join_timeout));
   LOCKSTEP_ASSIGN_OR_RETURN(training.session.operation_timeout,
@@ -162,6 +173,15 @@ absl::Status Assemble(const RawFlags& raw, TrainingOptions& training) {
   }
   LOCKSTEP_ASSIGN_OR_RETURN(training.optimizer, OptimizerOf(raw));
   training.evaluate_at.insert(raw.evaluate_at.begin(), raw.evaluate_at.end());
+  if (!flags.http.listen.empty()) {
+    LOCKSTEP_RETURN_IF_ERROR(ParseHostPort(flags.http.listen).status());
+  }
+  // A worker that shows a token to the coordinator may have no certificate.
+  if (!training.session.tls.certificate.empty()) {
+    flags.http.tls = training.session.tls;
+    flags.http.tls.token.clear();
+  }
+  flags.log_format = raw.log_format == "json" ? LogFormat::kJson : LogFormat::kText;
   return training.Validate();
 }
 
@@ -178,7 +198,7 @@ std::variant<WorkerFlags, int> ParseFlags(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsageError;
   }
-  const absl::Status status = Assemble(raw, flags.training);
+  const absl::Status status = Assemble(raw, flags);
   if (!status.ok()) {
     std::cerr << "worker: " << status.message() << "\nRun with --help for more information.\n";
     return kUsageError;

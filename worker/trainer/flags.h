@@ -4,12 +4,16 @@
 
 #include <variant>
 
+#include "common/base/log.h"
+#include "http/http_server.h"
 #include "worker/trainer/training.h"
 
 namespace lockstep {
 
 struct WorkerFlags {
   TrainingOptions training;
+  HttpOptions http;  // nothing to listen on: none
+  LogFormat log_format = LogFormat::kText;
   bool verbose = false;
 };
 

@@ -27,10 +27,15 @@ TEST(ParseFlags, EveryFlagArrives) {
                              "--seed", "9", "--optimizer", "sgd", "--lr", "0.5", "--momentum",
                              "0.8", "--weight-decay", "0.1", "--evaluate-at", "10,20",
                              "--evaluate-every", "5", "--drift-every", "0", "--report", "/r",
-                             "--join-timeout", "3s", "--operation-timeout", "2m", "--verbose"});
+                             "--join-timeout", "3s", "--operation-timeout", "2m", "--verbose",
+                             "--http", "0.0.0.0:7072", "--insecure", "--log-format", "json"});
   ASSERT_TRUE(std::holds_alternative<WorkerFlags>(parsed));
-  const auto& [training, verbose] = std::get<WorkerFlags>(parsed);
+  const auto& [training, http, log_format, verbose] = std::get<WorkerFlags>(parsed);
   EXPECT_TRUE(verbose);
+  EXPECT_EQ(http.listen, "0.0.0.0:7072");
+  EXPECT_TRUE(http.insecure);
+  EXPECT_TRUE(http.tls.empty());
+  EXPECT_EQ(log_format, LogFormat::kJson);
   EXPECT_EQ(training.session.coordinator, "localhost:7000");
   EXPECT_EQ(training.session.job, "j");
   EXPECT_EQ(training.session.worker, "w0");
@@ -82,6 +87,8 @@ TEST(ParseFlags, MistakesAreUsageErrors) {
            {"--data", "/d", "--coordinator", "nowhere"},
            {"--data", "/d", "--coordinator", "host:1", "--job", "j"},
            {"--data", "/d", "--evaluate-at", "-1"},
+           {"--data", "/d", "--http", "7072"},
+           {"--data", "/d", "--log-format", "xml"},
        }) {
     const auto parsed = Parse(wrong);
     ASSERT_TRUE(std::holds_alternative<int>(parsed)) << testing::PrintToString(wrong);

@@ -50,13 +50,15 @@ c10::Device DeviceOf(const SessionOptions& session) {
 class Training {
  public:
   Training(const TrainingOptions& options, LabeledImages train, LabeledImages test,
-           Classifier* classifier, Session* session, const StopRequest& stop)
+           Classifier* classifier, Session* session, const StopRequest& stop,
+           TrainingMonitor* monitor)
       : options_(options),
         train_(std::move(train)),
         test_(std::move(test)),
         classifier_(classifier),
         session_(session),
         stop_(stop),
+        monitor_(monitor),
         device_(DeviceOf(options.session)),
         sampler_(train_.size(), options.batch, options.seed) {}
 
@@ -122,6 +124,10 @@ class Training {
                               .world_size = session_->world_size(),
                               .parameter_digest =
                                   DigestOf(classifier_->Tensors()->Parameters())});
+    SetLogFields({.job = options_.session.job,
+                  .epoch = session_->epoch().value(),
+                  .rank = session_->rank()});
+    Watch();
     LogInfo("training as rank ", session_->rank(), " of ", session_->world_size(),
             " behind step ", session_->step(), ", ", options_.batch,
             " images of each rank in each step, policy revision ", session_->revision().value());
@@ -176,7 +182,9 @@ class Training {
       loss_ = loss.item<double>();
     }
     LOCKSTEP_RETURN_IF_ERROR(session_->Step(step));
-    training_time_ += clock_.Now() - start;
+    const MonoTime end = clock_.Now();
+    monitor_->times().EndStep(end);
+    training_time_ += end - start;
     report_.images += samples;
     LOCKSTEP_RETURN_IF_ERROR(NoteEpoch());
     Note(before);
@@ -198,15 +206,36 @@ class Training {
     Report(Phase::kTraining);
   }
 
-  // Tells the coordinator what this worker does and how it is doing.
-  void Report(Phase phase) {
+  std::map<std::string, double> Metrics() const {
     const double seconds = absl::ToDoubleSeconds(training_time_);
     std::map<std::string, double> metrics = {
         {"loss", loss_},
         {"images_per_second", seconds > 0 ? report_.images / seconds : 0},
         {"revision", static_cast<double>(session_->revision().value())}};
     if (!report_.drift.empty()) metrics["drift"] = report_.drift.back().largest;
-    session_->Report(phase, metrics);
+    return metrics;
+  }
+
+  // Tells those who watch where this worker is.
+  void Watch() {
+    const EngineStats stats = session_->stats();
+    monitor_->Set(TrainingStatus{
+        .epoch = session_->epoch().value(),
+        .rank = session_->rank(),
+        .world_size = session_->world_size(),
+        .step = session_->step(),
+        .revision = session_->revision().value(),
+        .recoveries = static_cast<std::int64_t>(report_.epochs.size()) - 1,
+        .sync = stats.sync,
+        .sync_time = stats.sync_time,
+        .optimizer_bytes = stats.optimizer_bytes,
+        .reported = Metrics()});
+  }
+
+  // Tells the coordinator, too, what it does and how it is doing.
+  void Report(Phase phase) {
+    session_->Report(phase, Metrics());
+    Watch();
   }
 
   absl::Status MeasureDrift() {
@@ -245,6 +274,7 @@ class Training {
   Classifier* const classifier_;
   Session* const session_;
   const StopRequest& stop_;
+  TrainingMonitor* const monitor_;
   const c10::Device device_;
   Sampler sampler_;
   std::int64_t measured_at_ = -1;   // the step behind which drift was measured last
@@ -256,12 +286,12 @@ class Training {
   TrainingReport report_;
 };
 
-// With --end-at: the process ends where it says.
-SessionOptions WithTestHooks(const TrainingOptions& options) {
+// Measures steps; with --end-at: the process ends where it says.
+SessionOptions WithHooks(const TrainingOptions& options, TrainingMonitor* monitor) {
   SessionOptions session = options.session;
-  if (!options.end_at.has_value()) return session;
-  session.on_phase = [at = *options.end_at](StepPhase phase, std::int64_t step) {
-    if (phase == at.phase && step == at.step) raise(SIGKILL);
+  session.on_phase = [monitor, at = options.end_at](StepPhase phase, std::int64_t step) {
+    monitor->times().Reach(phase, RealClock().Now());
+    if (at.has_value() && phase == at->phase && step == at->step) raise(SIGKILL);
   };
   return session;
 }
@@ -288,7 +318,7 @@ absl::Status TrainingOptions::Validate() const {
   return session.Validate();
 }
 
-absl::Status Train(const TrainingOptions& options, StopRequest* stop) {
+absl::Status Train(const TrainingOptions& options, StopRequest* stop, TrainingMonitor* monitor) {
   LOCKSTEP_RETURN_IF_ERROR(options.Validate());
   LOCKSTEP_ASSIGN_OR_RETURN(LabeledImages train, LoadMnist(options.data, MnistPart::kTrain));
   LOCKSTEP_ASSIGN_OR_RETURN(LabeledImages test, LoadMnist(options.data, MnistPart::kTest));
@@ -305,7 +335,7 @@ absl::Status Train(const TrainingOptions& options, StopRequest* stop) {
     }));
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
-                            classifier->Join(WithTestHooks(options), options.optimizer));
+                            classifier->Join(WithHooks(options, monitor), options.optimizer));
   stop->OnInterrupt([&] {
     session->Interrupt(absl::CancelledError(absl::StrCat("stopped by signal ", stop->signal())));
   });
@@ -313,7 +343,7 @@ absl::Status Train(const TrainingOptions& options, StopRequest* stop) {
     // What a model draws at random while it trains differs from rank to rank.
     torch::manual_seed(options.seed + static_cast<std::uint64_t>(session->rank()) + 1);
     Training training(options, std::move(train), std::move(test), classifier.get(), session.get(),
-                      *stop);
+                      *stop, monitor);
     return training.Run();
   });
   if (const int signal = stop->signal(); signal != 0 && absl::IsAborted(status)) {
@@ -321,6 +351,7 @@ absl::Status Train(const TrainingOptions& options, StopRequest* stop) {
                                                session->step(), " (", status.message(), ")"));
   }
   session->Leave(status);
+  monitor->Set(std::nullopt);
   stop->OnInterrupt(nullptr);
   return status;
 }

@@ -16,6 +16,7 @@
 #include "worker/engine/engine_options.h"
 #include "worker/optim/optimizer.h"
 #include "worker/session/session_options.h"
+#include "worker/trainer/monitor.h"
 #include "worker/trainer/stop_request.h"
 
 namespace lockstep {
@@ -48,8 +49,9 @@ struct TrainingOptions {
 // Trains to the end, or until `stop` asks for it (Cancelled): after the step in
 // progress, or within it if interrupted. What comes before the job's workers are
 // together cannot be interrupted.
+// `monitor`, which outlives the call, is told how it goes.
 // Errors: those of the data files, the model, Session, and the report.
-absl::Status Train(const TrainingOptions& options, StopRequest* stop);
+absl::Status Train(const TrainingOptions& options, StopRequest* stop, TrainingMonitor* monitor);
 
 }  // namespace lockstep
 

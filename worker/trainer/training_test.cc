@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "worker/trainer/mnist.h"
+#include "worker/trainer/monitor.h"
 
 namespace lockstep {
 namespace {
@@ -61,7 +63,8 @@ class TrainAlone : public testing::Test {
   }
   static absl::Status Run(const TrainingOptions& options) {
     StopRequest stop;
-    return Train(options, &stop);
+    TrainingMonitor monitor;
+    return Train(options, &stop, &monitor);
   }
   static json Report() { return json::parse(std::ifstream(Folder() + "/report.json")); }
 };
@@ -107,10 +110,29 @@ TEST_F(TrainAlone, StepsEndTrainingBeforeTheEpochsDo) {
   EXPECT_EQ(Report()["evaluations"].size(), 1u);
 }
 
+TEST_F(TrainAlone, TheMonitorCountsEachStepAndItsPhases) {
+  TrainingOptions options = Options();
+  options.steps = 3;
+  StopRequest stop;
+  TrainingMonitor monitor;
+  LOCKSTEP_ASSERT_OK(Train(options, &stop, &monitor));
+  const StepTimes::Totals totals = monitor.times().totals();
+  const auto count = [](const TimeHistogram& times) {
+    return std::accumulate(times.counts.begin(), times.counts.end(), std::int64_t{0});
+  };
+  EXPECT_EQ(count(totals.steps), 3);
+  double phases = 0;
+  for (const TimeHistogram& phase : totals.phases) phases += phase.seconds;
+  EXPECT_NEAR(phases, totals.steps.seconds, 1e-6);
+  EXPECT_EQ(count(totals.phases[static_cast<std::size_t>(StepPhase::kForward)]), 3);
+  EXPECT_FALSE(monitor.status().has_value());  // it has left
+}
+
 TEST_F(TrainAlone, ASignalStopsItBeforeTheNextStep) {
   StopRequest stop;
+  TrainingMonitor monitor;
   stop.Set(SIGTERM);
-  EXPECT_THAT(Train(Options(), &stop),
+  EXPECT_THAT(Train(Options(), &stop, &monitor),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("after step 0")));
 }
 
