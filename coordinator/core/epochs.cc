@@ -280,7 +280,7 @@ void CoordinatorFsm::EndEpoch(JobState& job, const absl::Status& why, Effects& o
   if (epoch.highest_step > job.last_step) job.fruitless = 0;
   job.last_step = job.step();
   Persist(EpochEnded{job.spec.name, epoch.id,
-                     why.ok() ? "all members finished" : std::string(why.message()), regrouped},
+                     std::string(why.ok() ? kAllMembersFinished : why.message()), regrouped},
           out);
   job.window_end.reset();
   job.regroup_at.reset();

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "common/base/mono_time.h"
@@ -118,6 +119,9 @@ struct MemberLeft {
 
   bool operator==(const MemberLeft&) const = default;
 };
+// EpochEnded::why, if each member has done its work.
+inline constexpr absl::string_view kAllMembersFinished = "all members finished";
+
 struct EpochEnded {
   std::string job;
   Epoch epoch;

@@ -15,7 +15,13 @@ void Count(const Record& record, std::map<std::string, JobEvents>& jobs) {
     ++jobs[started->job].epochs_started;
   } else if (const auto* ended = std::get_if<EpochEnded>(&record)) {
     JobEvents& events = jobs[ended->job];
-    ++(ended->regrouped ? events.epochs_regrouped : events.epochs_failed);
+    if (ended->regrouped) {
+      ++events.epochs_regrouped;
+    } else if (ended->why == kAllMembersFinished) {
+      ++events.epochs_finished;
+    } else {
+      ++events.epochs_failed;
+    }
   } else if (const auto* appended = std::get_if<EntryAppended>(&record)) {
     ++jobs[appended->job].entries;
   }

@@ -23,6 +23,7 @@ namespace lockstep {
 // Of one job since this process started.
 struct JobEvents {
   std::int64_t epochs_started = 0;
+  std::int64_t epochs_finished = 0;   // each member had done its work
   std::int64_t epochs_failed = 0;     // a member was lost, or it ended before it started
   std::int64_t epochs_regrouped = 0;  // ended because members came or went, as all agreed
   std::int64_t entries = 0;           // of the control log

@@ -1,6 +1,7 @@
 #include "coordinator/store/metered_store.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -45,11 +46,13 @@ TEST(MeteredStore, CountsWhatHappensToEachJob) {
       EpochEnded{.job = "a", .epoch = Epoch(1), .why = "lost"},
       EpochStarted{.job = "a", .epoch = Epoch(2)},
       EpochEnded{.job = "a", .epoch = Epoch(2), .why = "agreed", .regrouped = true},
+      EpochEnded{.job = "a", .epoch = Epoch(3), .why = std::string(kAllMembersFinished)},
       EntryAppended{.job = "b"}};
   LOCKSTEP_EXPECT_OK(store.Append(records));
   EXPECT_EQ(meter().jobs.at("a").epochs_started, 2);
   EXPECT_EQ(meter().jobs.at("a").epochs_failed, 1);
   EXPECT_EQ(meter().jobs.at("a").epochs_regrouped, 1);
+  EXPECT_EQ(meter().jobs.at("a").epochs_finished, 1);
   EXPECT_EQ(meter().jobs.at("b").entries, 1);
   LOCKSTEP_EXPECT_OK(store.Append(std::vector<Record>{JobDeleted{"a"}}));
   EXPECT_FALSE(meter().jobs.contains("a"));

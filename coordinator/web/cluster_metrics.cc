@@ -42,7 +42,8 @@ struct JobFamilies {
   MetricFamily epochs_started = Counter("job_epochs_started_total", "Epochs that began to train.");
   MetricFamily epochs_ended = Counter(
       "job_epochs_ended_total",
-      "Epochs that ended: 'failed' as a member was lost or not ready, 'regrouped' as agreed.");
+      "Epochs that ended: 'finished' as all members did, 'failed' as one was lost or not ready, "
+      "'regrouped' as agreed.");
   MetricFamily entries = Counter("job_log_entries_total", "Decisions that were logged.");
 
   void Add(const JobState& job) {
@@ -71,6 +72,7 @@ struct JobFamilies {
   void Add(const std::string& job, const JobEvents& events) {
     const MetricLabels name = {{"job", job}};
     epochs_started.Set(name, Value(events.epochs_started));
+    epochs_ended.Set({name[0], {"how", "finished"}}, Value(events.epochs_finished));
     epochs_ended.Set({name[0], {"how", "failed"}}, Value(events.epochs_failed));
     epochs_ended.Set({name[0], {"how", "regrouped"}}, Value(events.epochs_regrouped));
     entries.Set(name, Value(events.entries));

@@ -83,13 +83,17 @@ TEST_F(MetricsTextTest, TellsHowManyEntriesAreNotInForce) {
 }
 
 TEST_F(MetricsTextTest, TellsWhatHappened) {
-  meter_.jobs["mnist"] = {.epochs_started = 4, .epochs_failed = 2, .epochs_regrouped = 1};
+  meter_.jobs["mnist"] = {.epochs_started = 4,
+                           .epochs_finished = 3,
+                           .epochs_failed = 2,
+                           .epochs_regrouped = 1};
   meter_.appends[0] = 10;
   meter_.appends.back() = 1;
   meter_.append_seconds = 3.5;
   const std::string text = Text();
   for (const char* line : {
            "lockstep_job_epochs_started_total{job=\"mnist\"} 4",
+           "lockstep_job_epochs_ended_total{job=\"mnist\",how=\"finished\"} 3",
            "lockstep_job_epochs_ended_total{job=\"mnist\",how=\"failed\"} 2",
            "lockstep_job_epochs_ended_total{job=\"mnist\",how=\"regrouped\"} 1",
            "lockstep_store_append_seconds_bucket{le=\"0.0005\"} 10",

@@ -4,16 +4,18 @@ import json
 import os
 import re
 import shutil
+import ssl
 import subprocess
 import tempfile
 import time
 import unittest
+import urllib.error
 import urllib.request
 from pathlib import Path
 
 import yaml
 
-from cluster import PATIENCE, Cluster
+from cluster import MNIST, PATIENCE, Cluster
 
 PROMTOOL = Path("../promtool/root/usr/bin/promtool").resolve()
 # A copy: Bazel's files are links. With the files that the sample names.
@@ -208,6 +210,47 @@ class ServedTest(unittest.TestCase):
             self.assertEqual((line["job"], line["epoch"]), ("mnist", 1))
             if name != "coordinator":
                 self.assertIn(line["rank"], (0, 1))
+
+
+class TlsTest(unittest.TestCase):
+    """A worker that trains alone and serves by TLS."""
+
+    def ask(self, address, path, certificate=None):
+        """The status of the answer."""
+        context = ssl.create_default_context()
+        # As prometheus.yaml says: a worker's certificate names a role, not a host, and is a client's.
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if certificate:
+            context.load_cert_chain(self.folder / f"{certificate}.pem", self.folder / f"{certificate}.key")
+        try:
+            with urllib.request.urlopen(f"https://{address}{path}", context=context, timeout=PATIENCE) as response:
+                return response.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def test_metrics_take_the_role_viewer(self):
+        self.folder = Path(tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"]))
+        for role, name in (("worker", "w0"), ("viewer", "eve")):
+            subprocess.run(["tools/dev_ca.sh", self.folder, role, name], check=True, capture_output=True)
+        log = self.folder / "log"
+        with open(log, "w") as output:
+            worker = subprocess.Popen(
+                ["worker/trainer/worker", "--data", MNIST, "--model", "mlp", "--epochs", "1000000", "--http",
+                 "0.0.0.0:0", "--tls-certificate", self.folder / "w0.pem", "--tls-key", self.folder / "w0.key",
+                 "--tls-authorities", self.folder / "ca.pem"], stderr=output)
+        try:
+            give_up = time.monotonic() + PATIENCE
+            while not (found := re.search(r"https://0\.0\.0\.0:(\d+)/", log.read_text())):
+                self.assertLess(time.monotonic(), give_up, log.read_text())
+                time.sleep(0.01)
+            address = f"127.0.0.1:{found.group(1)}"
+            self.assertEqual(self.ask(address, "/metrics", "eve"), 200)
+            self.assertEqual(self.ask(address, "/metrics", "w0"), 403)
+            self.assertEqual(self.ask(address, "/metrics"), 401)
+            self.assertEqual(self.ask(address, "/livez"), 200)
+        finally:
+            worker.kill()
+            worker.wait()
 
 
 if __name__ == "__main__":

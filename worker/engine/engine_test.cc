@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
+#include "common/base/mono_time.h"
 #include "common/base/prng.h"
 #include "common/base/status_matchers.h"
 #include "gmock/gmock.h"
@@ -505,6 +507,28 @@ TEST(Step, KeepsOneNthOfTheOptimizerStatePlusAlignment) {
     EXPECT_LE(std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}),
               8 * (kElements + kAlignElements));
   }
+}
+
+// A millisecond passes whenever somebody looks.
+class TickingClock final : public Clock {
+ public:
+  MonoTime Now() const override { return MonoTime() + absl::Milliseconds(++looks_); }
+  absl::Time WallNow() const override { return absl::UnixEpoch(); }
+
+ private:
+  mutable int looks_ = 0;
+};
+
+TEST(Stats, TellTheTimeOfSyncs) {
+  VectorModel model;
+  AddTensors(model);
+  LOCKSTEP_ASSERT_OK_AND_ASSIGN(
+      const std::unique_ptr<Engine> engine,
+      Engine::Alone(kSgd, {}, &model, {.clock = std::make_shared<TickingClock>()}));
+  const std::int64_t at_start = engine->stats().sync.syncs;
+  LOCKSTEP_ASSERT_OK(engine->SyncBuffers());
+  EXPECT_EQ(engine->stats().sync.syncs, at_start + 1);
+  EXPECT_EQ(engine->stats().sync_time, absl::Milliseconds(at_start + 1));
 }
 
 }  // namespace
