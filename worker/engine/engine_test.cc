@@ -1,6 +1,7 @@
 // The step: reduction, agreement, update, control entries, refusals.
 #include "worker/engine/engine.h"
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -516,19 +517,26 @@ class TickingClock final : public Clock {
   absl::Time WallNow() const override { return absl::UnixEpoch(); }
 
  private:
-  mutable int looks_ = 0;
+  mutable std::atomic<int> looks_ = 0;
 };
 
-TEST(Stats, TellTheTimeOfSyncs) {
-  VectorModel model;
-  AddTensors(model);
-  LOCKSTEP_ASSERT_OK_AND_ASSIGN(
-      const std::unique_ptr<Engine> engine,
-      Engine::Alone(kSgd, {}, &model, {.clock = std::make_shared<TickingClock>()}));
-  const std::int64_t at_start = engine->stats().sync.syncs;
-  LOCKSTEP_ASSERT_OK(engine->SyncBuffers());
-  EXPECT_EQ(engine->stats().sync.syncs, at_start + 1);
-  EXPECT_EQ(engine->stats().sync_time, absl::Milliseconds(at_start + 1));
+TEST(Stats, TellTheTimeOfSyncsAlone) {
+  const auto clock = std::make_shared<TickingClock>();
+  ThreadedWorld world(2);
+  world.clock = clock;
+  for (int rank = 0; rank < 2; ++rank) AddTensors(world.model(rank));
+  world.Propose({});
+  world.Run([&](int rank) { LOCKSTEP_ASSERT_OK(world.Join(rank, kSgd)); });
+  const auto time = [&](int rank) { return world.engine(rank).stats().sync_time; };
+  const std::vector<absl::Duration> joined = {time(0), time(1)};
+  for (int i = 0; i < 100; ++i) clock->Now();
+  const MonoTime begin = clock->Now();
+  world.Run([&](int rank) { LOCKSTEP_ASSERT_OK(world.engine(rank).SyncBuffers()); });
+  const MonoTime end = clock->Now();
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_GE(time(rank) - joined[rank], absl::Milliseconds(1));
+    EXPECT_LT(time(rank) - joined[rank], end - begin);
+  }
 }
 
 }  // namespace

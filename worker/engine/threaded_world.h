@@ -69,6 +69,7 @@ class ThreadedWorld {
                              .join_timeout = absl::Seconds(60),
                              .operation_timeout = operation_timeout};
     options.saver = ranks_[rank]->saver;
+    options.clock = clock;
     if (on_phase) {
       options.on_phase = [this, rank](StepPhase phase, std::int64_t step) {
         on_phase(rank, phase, step);
@@ -106,6 +107,7 @@ class ThreadedWorld {
 
   // Of each rank's engine: change it before Join().
   absl::Duration operation_timeout = absl::Seconds(60);
+  std::shared_ptr<const Clock> clock = nullptr;  // null: the real one
   std::function<void(int rank, StepPhase phase, std::int64_t step)> on_phase = nullptr;
   int optimizer_replicas = 1;
 
