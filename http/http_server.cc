@@ -154,7 +154,8 @@ class HttpServer::Impl {
  private:
   // On `socket`, or on `address` if that is none.
   Daemon StartDaemon(MHD_socket socket, const sockaddr* address) {
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD;
+    // ITC: so that another daemon can take over the socket.
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC;
     std::vector<MHD_OptionItem> items = {
         {MHD_OPTION_THREAD_POOL_SIZE, kThreads, nullptr},
         {MHD_OPTION_CONNECTION_LIMIT, kMaxConnections, nullptr},

@@ -75,6 +75,8 @@ void Authorize(grpc::ServerCredentials* credentials, std::shared_ptr<TokenFile> 
   credentials->SetAuthMetadataProcessor(std::make_shared<Authorizer>(std::move(tokens)));
 }
 
+bool IsAuthorized(const grpc::AuthContext& context) { return !Values(context, kName).empty(); }
+
 Caller CallerOf(const grpc::AuthContext& context) {
   Caller caller;
   for (std::string& name : Values(context, kName)) caller.name = std::move(name);

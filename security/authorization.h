@@ -18,7 +18,9 @@ namespace lockstep {
 // they take, with PERMISSION_DENIED. `credentials`: with TLS. `tokens`: null: none are known.
 void Authorize(grpc::ServerCredentials* credentials, std::shared_ptr<TokenFile> tokens);
 
-// Who made a call that was let through; of a server without TLS: Caller().
+// Whether a call was let through; never of a server without TLS.
+bool IsAuthorized(const grpc::AuthContext& context);
+// Who made it; of a server without TLS: Caller().
 Caller CallerOf(const grpc::AuthContext& context);
 
 }  // namespace lockstep

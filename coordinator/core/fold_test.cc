@@ -113,10 +113,10 @@ TEST(JobSpecOf, MoreWorkersThanAnEpochCanHaveIsRefused) {
   spec.max_workers = kMaxWorldSize;
   LOCKSTEP_EXPECT_OK(Validate(spec));
   spec.max_workers = kMaxWorldSize + 1;
-  EXPECT_THAT(Validate(spec), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("4096")));
+  EXPECT_THAT(Validate(spec), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("10000")));
   spec.max_workers = 0;
   spec.min_workers = kMaxWorldSize + 1;
-  EXPECT_THAT(Validate(spec), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("4096")));
+  EXPECT_THAT(Validate(spec), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("10000")));
 }
 
 }  // namespace

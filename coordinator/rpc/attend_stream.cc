@@ -148,8 +148,8 @@ class AttendReactor final : public Reactor {
                 grpc::CallbackServerContext* context, const AttendLimits& limits)
       : coordinator_(coordinator),
         gate_(gate),
-        caller_(CallerOf(*context)),
-        who_(WhoCalls(*context)),
+        caller_(gate->CallerOf(*context)),
+        who_(gate->WhoCalls(*context)),
         limits_(limits),
         rate_(limits.messages, gate->Now()),
         writer_(std::make_shared<AttendWriter>(coordinator, wire, this, context, limits)) {

@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "coordinator/rpc/in_process_caller.h"
 #include "proto/convert/status_convert.h"
 #include "security/authorization.h"
 
@@ -20,14 +19,19 @@ absl::Status TooOften(absl::string_view what, const Rate& rate) {
 
 }  // namespace
 
-Gate::Gate(const CallLimits& limits, const Clock* clock)
+Gate::Gate(const CallLimits& limits, bool is_secured, const Clock* clock)
     : limits_(limits),
+      is_secured_(is_secured),
       clock_(clock),
       calls_(limits.calls, kMaxCallers),
       hellos_(limits.hellos, kMaxWorkers) {}
 
 absl::Status Gate::Admit(const grpc::ServerContextBase& context,
                          const google::protobuf::Message& request, absl::string_view job) {
+  if (is_secured_ && !FindInProcessCaller(context, in_process_key_) &&
+      !IsAuthorized(*context.auth_context())) {
+    return absl::PermissionDeniedError("nobody found out who makes this call");
+  }
   const std::string who = WhoCalls(context);
   {
     MutexLock lock(&mu_);
@@ -81,19 +85,19 @@ grpc::ServerUnaryReactor* Refuse(Gate* gate, grpc::CallbackServerContext* contex
   return reactor;
 }
 
-std::string WhoCalls(const grpc::ServerContextBase& context) {
+std::string Gate::WhoCalls(const grpc::ServerContextBase& context) const {
   std::string name = CallerOf(context).name;
   if (!name.empty()) return name;
-  if (const auto inside = FindInProcessCaller(context)) return inside->host;
+  if (const auto inside = FindInProcessCaller(context, in_process_key_)) return inside->host;
   // "ipv4:10.0.0.1:41234": each connection has another port.
   const std::string peer = context.peer();
   return peer.substr(0, peer.rfind(':'));
 }
 
-Caller CallerOf(const grpc::ServerContextBase& context) {
-  if (const auto inside = FindInProcessCaller(context)) return inside->caller;
+Caller Gate::CallerOf(const grpc::ServerContextBase& context) const {
+  if (const auto inside = FindInProcessCaller(context, in_process_key_)) return inside->caller;
   const auto auth = context.auth_context();
-  return auth == nullptr ? Caller() : CallerOf(*auth);
+  return auth == nullptr ? Caller() : lockstep::CallerOf(*auth);
 }
 
 }  // namespace lockstep

@@ -2,7 +2,8 @@
 // and how much that caller asks, how many streams it holds.
 //
 // Who the caller is, and whether its role may make the call at all, was found before
-// (security/authorization.h). Without TLS callers are told apart by their host. Thread-safe.
+// (security/authorization.h, or by the web server). With TLS a call for which it was not is
+// refused. Without TLS callers are told apart by their host. Thread-safe.
 #ifndef LOCKSTEP_COORDINATOR_RPC_GATE_H_
 #define LOCKSTEP_COORDINATOR_RPC_GATE_H_
 
@@ -14,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/mono_time.h"
 #include "common/base/mutex.h"
+#include "coordinator/rpc/in_process_caller.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/grpcpp.h"
 #include "security/caller.h"
@@ -33,10 +35,11 @@ enum class StreamKind { kWatch, kAttend };
 
 class Gate {
  public:
-  // `clock` outlives it.
-  Gate(const CallLimits& limits, const Clock* clock);
+  // `is_secured`: with TLS. `clock` outlives it.
+  Gate(const CallLimits& limits, bool is_secured, const Clock* clock);
 
-  // `job`: that it concerns; empty: none. Errors: PermissionDenied: the caller is bound to others.
+  // `job`: that it concerns; empty: none. Errors: PermissionDenied: the caller is bound to others,
+  //   or nobody found out who it is.
   //   ResourceExhausted: too often, or too large.
   absl::Status Admit(const grpc::ServerContextBase& context,
                      const google::protobuf::Message& request, absl::string_view job);
@@ -48,11 +51,20 @@ class Gate {
   // A worker's first message. Errors: PermissionDenied, ResourceExhausted.
   absl::Status AdmitHello(const Caller& caller, const std::string& job, const std::string& worker);
 
+  // Of a call that is admitted.
+  Caller CallerOf(const grpc::ServerContextBase& context) const;
+  // By which a caller's calls are counted: its name, else its host.
+  std::string WhoCalls(const grpc::ServerContextBase& context) const;
+
+  // For calls that this process makes of its own services.
+  const std::string& in_process_key() const { return in_process_key_; }
   MonoTime Now() const { return clock_->Now(); }
 
  private:
   const CallLimits limits_;
+  const bool is_secured_;
   const Clock* const clock_;
+  const std::string in_process_key_ = NewInProcessKey();
   Mutex mu_;
   RateLimiter calls_ ABSL_GUARDED_BY(mu_);
   RateLimiter hellos_ ABSL_GUARDED_BY(mu_);
@@ -62,11 +74,6 @@ class Gate {
 // A call that is not admitted is answered, and its reactor returned; else null.
 grpc::ServerUnaryReactor* Refuse(Gate* gate, grpc::CallbackServerContext* context,
                                  const google::protobuf::Message& request, absl::string_view job);
-
-// By which a caller's calls are counted: its name, else its host.
-std::string WhoCalls(const grpc::ServerContextBase& context);
-
-Caller CallerOf(const grpc::ServerContextBase& context);
 
 }  // namespace lockstep
 

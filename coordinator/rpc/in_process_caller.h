@@ -1,7 +1,7 @@
 // InProcessCaller: who a call is for that this process makes of its own services, as the web
 // server does for those who ask it. Such calls pass the same checks as calls from outside.
 //
-// It travels as metadata, and is believed only on a channel inside the process.
+// It travels as metadata, with a key that nobody outside the process knows. Any thread.
 #ifndef LOCKSTEP_COORDINATOR_RPC_IN_PROCESS_CALLER_H_
 #define LOCKSTEP_COORDINATOR_RPC_IN_PROCESS_CALLER_H_
 
@@ -18,10 +18,15 @@ struct InProcessCaller {
   std::string host;  // its address
 };
 
-void SetInProcessCaller(const InProcessCaller& caller, grpc::ClientContext* context);
+// Random; one for each server.
+std::string NewInProcessKey();
+
+void SetInProcessCaller(const InProcessCaller& caller, const std::string& key,
+                        grpc::ClientContext* context);
 
 // Nothing: the call came from outside.
-std::optional<InProcessCaller> FindInProcessCaller(const grpc::ServerContextBase& context);
+std::optional<InProcessCaller> FindInProcessCaller(const grpc::ServerContextBase& context,
+                                                   const std::string& key);
 
 }  // namespace lockstep
 

@@ -123,7 +123,7 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
     completion->Finish(page.status());
     return reactor;
   }
-  coordinator_->Read([=, this, page = *page, caller = CallerOf(*context)](
+  coordinator_->Read([=, this, page = *page, caller = gate_->CallerOf(*context)](
                          const ClusterState* state) {
     if (state == nullptr) {
       completion->Finish(NoState(*coordinator_));

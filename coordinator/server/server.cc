@@ -44,7 +44,7 @@ class CoordinatorServer::Impl {
  public:
   Impl(std::unique_ptr<Coordinator> coordinator, const ServerOptions& options, const Clock* clock)
       : coordinator_(std::move(coordinator)),
-        gate_(options.call_limits, clock),
+        gate_(options.call_limits, !options.tls.empty(), clock),
         jobs_(coordinator_.get(), &gate_),
         policies_(coordinator_.get(), &gate_),
         membership_(coordinator_.get(), &gate_, options.attend_limits) {}
@@ -96,6 +96,7 @@ class CoordinatorServer::Impl {
                                  WebRoutes({.coordinator = coordinator_.get(),
                                             .clock = clock,
                                             .channel = server_->InProcessChannel({}),
+                                            .key = gate_.in_process_key(),
                                             .meter = std::move(meter),
                                             .is_open = options.tls.empty(),
                                             .takes_tokens = takes_tokens})));

@@ -8,6 +8,8 @@
 #define LOCKSTEP_COORDINATOR_WEB_GATEWAY_H_
 
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "grpcpp/grpcpp.h"
 #include "http/router.h"
@@ -16,14 +18,16 @@ namespace lockstep {
 
 class Gateway {
  public:
-  // `channel`: to the services, inside this process. `is_open`: callers are not told apart.
-  Gateway(std::shared_ptr<grpc::Channel> channel, bool is_open)
-      : channel_(std::move(channel)), is_open_(is_open) {}
+  // `channel`: to the services, inside this process, by calls with this key
+  // (coordinator/rpc/in_process_caller.h). `is_open`: callers are not told apart.
+  Gateway(std::shared_ptr<grpc::Channel> channel, std::string key, bool is_open)
+      : channel_(std::move(channel)), key_(std::move(key)), is_open_(is_open) {}
 
   HttpResponse Call(const HttpRequest& request) const;
 
  private:
   const std::shared_ptr<grpc::Channel> channel_;
+  const std::string key_;
   const bool is_open_;
 };
 

@@ -84,7 +84,7 @@ std::vector<HttpRoute> WebRoutes(const WebOptions& options) {
            return HttpResponse{.type = type, .body = body};
          }});
   }
-  const auto gateway = std::make_shared<const Gateway>(options.channel, options.is_open);
+  const auto gateway = std::make_shared<const Gateway>(options.channel, options.key, options.is_open);
   routes.push_back({.method = "POST",
                     .path = "/lockstep.v1.*",
                     .access = HttpAccess::kHandlers,

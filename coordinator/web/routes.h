@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "common/base/mono_time.h"
@@ -26,6 +27,7 @@ struct WebOptions {
   Coordinator* coordinator = nullptr;      // outlives the routes, as the clock does
   const Clock* clock = nullptr;
   std::shared_ptr<grpc::Channel> channel;  // to the services, inside this process
+  std::string key;                         // for calls of them by those who ask
   std::function<StoreMeter()> meter;
   bool is_open = false;         // without TLS: callers are not told apart
   bool takes_tokens = false;    // who has none yet may load the page, to type one

@@ -201,10 +201,10 @@ class AttendRun {
                                    absl::StrCat(out.stream.value())));
     v1::AttendResponse received;
     LOCKSTEP_RETURN_IF_ERROR(
-        Holds(received.ParseFromString(ToProto(out.message).SerializeAsString()),
-              "what is sent can be received", absl::StrCat(out.message.index())));
+        Holds(received.ParseFromString(ToProto(*out.message).SerializeAsString()),
+              "what is sent can be received", absl::StrCat(out.message->index())));
     const absl::Status read = FromProto(received).status();
-    welcomed_ = welcomed_ || std::holds_alternative<Welcome>(out.message);
+    welcomed_ = welcomed_ || std::holds_alternative<Welcome>(*out.message);
     return Holds(read.ok(), "what is sent can be read", read.ToString());
   }
 

@@ -152,6 +152,6 @@ export class JobView {
       [revision.author],
       [revision.reason],
     ]));
-    $("policy-text").textContent = `${revisions[0]?.revision ?? 0} revisions`;
+    $("policy-text").textContent = `revision ${revisions[0]?.revision ?? 0} is the newest`;
   }
 }
