@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/mono_time.h"
 #include "worker/engine/checkpoint_saver.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/manual_link.h"
