@@ -4,7 +4,8 @@
 usage: summarize.py BAZEL_LOG BAZEL_EXIT_CODE   (in the workspace's root)
 
 A case is one test of a GoogleTest binary, read from the target's test.xml; a
-target without one counts as one case. Exits 1 unless all passed and some ran.
+target without one counts as one case. Cases that could not run here are listed, and count for
+nothing. Exits 1 unless all passed and some ran.
 """
 import re
 import sys
@@ -15,21 +16,23 @@ RESULT = re.compile(r"^(//\S+)\s+(?:\(cached\) )?(PASSED|FLAKY|FAILED|TIMEOUT|NO
 
 
 def count_cases(label):
-    """(passed, failed) of a target, or None if it left no readable report."""
+    """(passed, failed, skipped) of a target, or None if it left no readable report."""
     path = Path("bazel-testlogs") / label[2:].replace(":", "/") / "test.xml"
     try:
         suites = ElementTree.parse(path).getroot()
     except (OSError, ElementTree.ParseError):
         return None
-    failed = passed = 0
+    failed = passed = skipped = 0
     for case in suites.iter("testcase"):
-        if case.get("status") == "notrun" or case.get("result") in ("skipped", "suppressed"):
+        if case.get("status") == "notrun" or case.get("result") == "suppressed":
             continue
-        if case.find("failure") is not None or case.find("error") is not None:
+        if case.get("result") == "skipped":
+            skipped += 1
+        elif case.find("failure") is not None or case.find("error") is not None:
             failed += 1
         else:
             passed += 1
-    return passed, failed
+    return passed, failed, skipped
 
 
 def main():
@@ -42,8 +45,10 @@ def main():
     passed = failed = 0
     for label, result in sorted(results.items()):
         cases = count_cases(label) if result != "NO STATUS" else None
+        if cases and cases[2]:
+            print(f"skipped: {cases[2]} of {label}, which says why in its log")
         if result in ("PASSED", "FLAKY"):
-            passed += cases[0] if cases and cases[0] else 1
+            passed += cases[0] if cases and any(cases) else 1
         else:
             print(f"failed: {label} ({result})")
             passed += cases[0] if cases else 0
