@@ -369,9 +369,9 @@ TEST(Convert, AResponseThatIsOutOfRangeIsRefusedByField) {
        "proposal.plan.shards: has "},
       {1,
        [](auto& m) {
-         for (int i = 0; i < 4097; ++i) m.mutable_proposal()->add_members("w");
+         for (int i = 0; i < 10001; ++i) m.mutable_proposal()->add_members("w");
        },
-       "at most 4096"},
+       "at most 10000"},
       {1, [](auto& m) { m.mutable_proposal()->clear_plan(); }, "proposal.plan: is missing"},
       {1, [](auto& m) { m.mutable_proposal()->mutable_plan()->set_flat_elements(-16); },
        "proposal.plan: the flat space has -16 elements"},
