@@ -76,11 +76,11 @@ bool HasEnded(const v1::Job& before, const v1::Job& after) {
 // Only the detail tells that an epoch is to end, or ended, as its members agreed.
 bool IsRegrouped(const v1::Job& before, const v1::Job& after) {
   return absl::StrContains(before.detail(), "; regroups as entry ") ||
-         (!HasEpoch(after) && absl::StrContains(after.detail(), "; regrouped behind step "));
+         (!HasEpoch(after) && absl::StrContains(after.detail(), " ended: regrouped behind step "));
 }
 
 bool HasFinished(const v1::Job& after) {
-  return !HasEpoch(after) && absl::StrContains(after.detail(), "; all members finished");
+  return !HasEpoch(after) && absl::StrContains(after.detail(), " ended: all members finished");
 }
 
 // Of a worker that is not there any more.

@@ -149,12 +149,13 @@ const Case kCases[] = {
      [](auto& s) {
        Remove(s, "w0");
        Remove(s, "w1");
-       EndEpoch(s, "0 of 2 workers attend; 2 more are needed; all members finished");
+       EndEpoch(s, "0 of 2 workers attend; 2 more are needed; epoch 3 ended: all members finished");
      },
      {"worker-left: worker w0 finished at step 40",
-      "epoch-ended: epoch 3 ended: 0 of 2 workers attend; 2 more are needed; all members finished",
-      "job-state: job is waiting: 0 of 2 workers attend; 2 more are needed; all members "
-      "finished"}},
+      "epoch-ended: epoch 3 ended: 0 of 2 workers attend; 2 more are needed; epoch 3 ended: all "
+      "members finished",
+      "job-state: job is waiting: 0 of 2 workers attend; 2 more are needed; epoch 3 "
+      "ended: all members finished"}},
     {"one that waits goes away", Nothing, [](auto& s) { Remove(s, "w2"); },
      {"worker-left: worker w2 does not attend any more"}},
     {"a drained member goes as the epoch regroups",
@@ -172,11 +173,13 @@ const Case kCases[] = {
     {"a drained member was not seen to stop", Nothing,
      [](auto& s) {
        Remove(s, "w1");
-       EndEpoch(s, "waits for 1; regrouped behind step 41, as entry 4 asks");
+       EndEpoch(s, "waits for 1; epoch 3 ended: regrouped behind step 41, as entry 4 asks");
      },
      {"worker-drained: worker w1 was drained behind step 40",
-      "epoch-ended: epoch 3 ended: waits for 1; regrouped behind step 41, as entry 4 asks",
-      "job-state: job is waiting: waits for 1; regrouped behind step 41, as entry 4 asks"}},
+      "epoch-ended: epoch 3 ended: waits for 1; epoch 3 ended: regrouped behind step 41, as entry "
+      "4 asks",
+      "job-state: job is waiting: waits for 1; epoch 3 ended: regrouped behind step 41, as entry "
+      "4 asks"}},
     {"an epoch starts that was proposed",
      [](auto& s) { s.mutable_job()->set_state(v1::Job::STATE_FORMING); },
      [](auto& s) { s.mutable_job()->set_state(v1::Job::STATE_RUNNING); },
