@@ -122,10 +122,11 @@ export class PolicyEditor {
 
   async #preview() {
     const policy = this.#draft();
-    await updatePolicy(this.#job, {policy, etag: this.#base.etag, validateOnly: true});
+    // As the coordinator reads the draft: with all fields, in their order.
+    const checked = await updatePolicy(this.#job, {policy, etag: this.#base.etag, validateOnly: true});
     const [before, after] = await Promise.all([
       previewPolicy(this.#job, this.#base.policy), previewPolicy(this.#job, policy)]);
-    const lines = diffLines(policyText(this.#base.policy), policyText(policy));
+    const lines = diffLines(policyText(this.#base.policy), policyText(checked.policy));
     $("diff").replaceChildren(...lines.map(([sign, line]) =>
       element(sign === "+" ? "ins" : sign === "-" ? "del" : "span", `${sign} ${line}\n`)));
     const cost = (preview, moment) => `${preview[moment]?.buffers ?? 0} buffers, ${bytes(preview[moment]?.bytes ?? 0)}`;
