@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
+#include "common/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -75,7 +76,7 @@ absl::StatusOr<TokenList::Entry> TokenList::ParseEntry(absl::string_view line, s
     const std::optional<Role> role = RoleOf(word);
     if (!role.has_value()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "'", word, "' is no role; expected viewer, worker or operator, with commas between"));
+          Quoted(word), " is no role; expected viewer, worker or operator, with commas between"));
     }
     entry.caller.roles.insert(*role);
   }
@@ -89,11 +90,11 @@ absl::StatusOr<TokenList::Entry> TokenList::ParseEntry(absl::string_view line, s
       std::string why;
       if (!absl::ParseTime(absl::RFC3339_full, word, &entry.expires, &why)) {
         return absl::InvalidArgumentError(absl::StrCat(
-            "expires='", word, "' is no time such as 2027-01-31T12:00:00Z: ", why));
+            "expires=", Quoted(word), " is no time such as 2027-01-31T12:00:00Z: ", why));
       }
     } else {
       return absl::InvalidArgumentError(absl::StrCat(
-          "'", words[i], "' is none of job=JOB, worker=NAME and expires=TIME"));
+          Quoted(words[i]), " is none of job=JOB, worker=NAME and expires=TIME"));
     }
   }
   return entry;
