@@ -62,14 +62,16 @@ HttpResponse Plain(int status, std::string text) {
 
 }  // namespace
 
-HttpResponse ErrorResponse(const absl::Status& error) {
-  const nlohmann::json json = {
-      {"code", absl::AsciiStrToLower(absl::StatusCodeToString(error.code()))},
-      {"message", std::string(error.message())}};
-  // What is no UTF-8 is replaced: an error must not fail.
-  return {.status = HttpStatusOf(error.code()),
+HttpResponse JsonResponse(int status, const nlohmann::json& body) {
+  return {.status = status,
           .type = "application/json",
-          .body = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
+          .body = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
+}
+
+HttpResponse ErrorResponse(const absl::Status& error) {
+  return JsonResponse(HttpStatusOf(error.code()),
+                      {{"code", absl::AsciiStrToLower(absl::StatusCodeToString(error.code()))},
+                       {"message", std::string(error.message())}});
 }
 
 HttpResponse Respond(const std::vector<HttpRoute>& routes, HttpRequest request,

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "nlohmann/json_fwd.hpp"
 #include "security/caller.h"
 
 namespace lockstep {
@@ -51,6 +52,9 @@ struct HttpRoute {
 // 405, 415 (no JSON).
 HttpResponse Respond(const std::vector<HttpRoute>& routes, HttpRequest request,
                      const absl::StatusOr<Caller>& identified, bool is_open);
+
+// What is no UTF-8 in `body` is replaced.
+HttpResponse JsonResponse(int status, const nlohmann::json& body);
 
 // The status and the JSON {"code": "not_found", "message": ...} that an error answers with, as the
 // Connect protocol (connectrpc.com) has it.

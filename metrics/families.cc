@@ -39,10 +39,10 @@ void MetricFamily::Set(MetricLabels labels, const HistogramValue& value) {
   family_.metric.push_back(std::move(metric));
 }
 
-std::string TextOf(const std::vector<const MetricFamily*>& families) {
+std::string TextOf(std::vector<MetricFamily> families) {
   std::vector<prometheus::MetricFamily> all;
   all.reserve(families.size());
-  for (const MetricFamily* family : families) all.push_back(family->get());
+  for (MetricFamily& family : families) all.push_back(std::move(family.get()));
   std::ostringstream out;
   prometheus::TextSerializer().Serialize(out, all);
   return out.str();

@@ -33,7 +33,7 @@ class MetricFamily {
   void Set(MetricLabels labels, double value);
   void Set(MetricLabels labels, const HistogramValue& value);
 
-  const prometheus::MetricFamily& get() const { return family_; }
+  prometheus::MetricFamily& get() { return family_; }
 
  private:
   prometheus::MetricFamily family_;
@@ -50,7 +50,7 @@ inline MetricFamily Histogram(const std::string& name, const std::string& help) 
 }
 
 // In Prometheus' text format.
-std::string TextOf(const std::vector<const MetricFamily*>& families);
+std::string TextOf(std::vector<MetricFamily> families);
 
 }  // namespace lockstep
 

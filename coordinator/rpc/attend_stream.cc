@@ -148,12 +148,11 @@ class AttendReactor final : public Reactor {
                 grpc::CallbackServerContext* context, const AttendLimits& limits)
       : coordinator_(coordinator),
         gate_(gate),
-        caller_(gate->CallerOf(*context)),
-        who_(gate->WhoCalls(*context)),
+        identity_(gate->Identify(*context)),
         limits_(limits),
         rate_(limits.messages, gate->Now()),
         writer_(std::make_shared<AttendWriter>(coordinator, wire, this, context, limits)) {
-    const absl::Status admitted = gate_->BeginStream(StreamKind::kAttend, who_);
+    const absl::Status admitted = gate_->BeginStream(StreamKind::kAttend, identity_.who);
     if (!admitted.ok()) {
       writer_->End(admitted);
       return;
@@ -197,7 +196,7 @@ class AttendReactor final : public Reactor {
   void OnDone() override {
     writer_->Detach();
     if (stream_.valid()) coordinator_->PostStreamBroke(stream_);
-    if (is_counted_) gate_->EndStream(StreamKind::kAttend, who_);
+    if (is_counted_) gate_->EndStream(StreamKind::kAttend, identity_.who);
     delete this;
   }
 
@@ -222,7 +221,7 @@ class AttendReactor final : public Reactor {
                    : "the first message of a stream must be Hello");
     }
     if (hello != nullptr) {
-      LOCKSTEP_RETURN_IF_ERROR(gate_->AdmitHello(caller_, hello->job, hello->worker));
+      LOCKSTEP_RETURN_IF_ERROR(gate_->AdmitHello(identity_.caller, hello->job, hello->worker));
       greeted_ = true;
       hello_alarm_.Cancel();
     }
@@ -249,8 +248,7 @@ class AttendReactor final : public Reactor {
 
   Coordinator* const coordinator_;
   Gate* const gate_;
-  const Caller caller_;
-  const std::string who_;
+  const Gate::Identity identity_;
   const AttendLimits limits_;
   RateBucket rate_;
   const std::shared_ptr<AttendWriter> writer_;

@@ -1,5 +1,8 @@
 #include "coordinator/rpc/gate.h"
 
+#include <optional>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "proto/convert/status_convert.h"
@@ -28,15 +31,14 @@ Gate::Gate(const CallLimits& limits, bool is_secured, const Clock* clock)
 
 absl::Status Gate::Admit(const grpc::ServerContextBase& context,
                          const google::protobuf::Message& request, absl::string_view job) {
-  if (is_secured_ && !FindInProcessCaller(context, in_process_key_) &&
-      !IsAuthorized(*context.auth_context())) {
+  const Identity identity = Identify(context);
+  if (is_secured_ && !identity.is_known) {
     return absl::PermissionDeniedError("nobody found out who makes this call");
   }
-  const std::string who = WhoCalls(context);
   {
     MutexLock lock(&mu_);
-    if (!calls_.Admit(who, clock_->Now())) {
-      return TooOften(absl::StrCat(who, " calls too often"), limits_.calls);
+    if (!calls_.Admit(identity.who, clock_->Now())) {
+      return TooOften(absl::StrCat(identity.who, " calls too often"), limits_.calls);
     }
   }
   const std::size_t bytes = request.ByteSizeLong();
@@ -45,7 +47,7 @@ absl::Status Gate::Admit(const grpc::ServerContextBase& context,
                                                      " bytes, but may have at most ",
                                                      limits_.max_request_bytes));
   }
-  return job.empty() ? absl::OkStatus() : CheckMayUse(CallerOf(context), job);
+  return job.empty() ? absl::OkStatus() : CheckMayUse(identity.caller, job);
 }
 
 absl::Status Gate::BeginStream(StreamKind kind, const std::string& who) {
@@ -85,19 +87,22 @@ grpc::ServerUnaryReactor* Refuse(Gate* gate, grpc::CallbackServerContext* contex
   return reactor;
 }
 
-std::string Gate::WhoCalls(const grpc::ServerContextBase& context) const {
-  std::string name = CallerOf(context).name;
-  if (!name.empty()) return name;
-  if (const auto inside = FindInProcessCaller(context, in_process_key_)) return inside->host;
-  // "ipv4:10.0.0.1:41234": each connection has another port.
-  const std::string peer = context.peer();
-  return peer.substr(0, peer.rfind(':'));
-}
-
-Caller Gate::CallerOf(const grpc::ServerContextBase& context) const {
-  if (const auto inside = FindInProcessCaller(context, in_process_key_)) return inside->caller;
-  const auto auth = context.auth_context();
-  return auth == nullptr ? Caller() : lockstep::CallerOf(*auth);
+Gate::Identity Gate::Identify(const grpc::ServerContextBase& context) const {
+  Identity identity;
+  if (std::optional<InProcessCaller> inside = FindInProcessCaller(context, in_process_key_)) {
+    identity = {.caller = std::move(inside->caller), .who = std::move(inside->host),
+                .is_known = true};
+  } else {
+    if (const auto auth = context.auth_context()) {
+      identity.caller = CallerOf(*auth);
+      identity.is_known = IsAuthorized(*auth);
+    }
+    // "ipv4:10.0.0.1:41234": each connection has another port.
+    const std::string peer = context.peer();
+    identity.who = peer.substr(0, peer.rfind(':'));
+  }
+  if (!identity.caller.name.empty()) identity.who = identity.caller.name;
+  return identity;
 }
 
 }  // namespace lockstep

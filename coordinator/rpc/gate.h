@@ -51,10 +51,12 @@ class Gate {
   // A worker's first message. Errors: PermissionDenied, ResourceExhausted.
   absl::Status AdmitHello(const Caller& caller, const std::string& job, const std::string& worker);
 
-  // Of a call that is admitted.
-  Caller CallerOf(const grpc::ServerContextBase& context) const;
-  // By which a caller's calls are counted: its name, else its host.
-  std::string WhoCalls(const grpc::ServerContextBase& context) const;
+  struct Identity {
+    Caller caller;
+    std::string who;        // by which its calls are counted: its name, else its host
+    bool is_known = false;  // somebody found out who it is; without TLS nobody does
+  };
+  Identity Identify(const grpc::ServerContextBase& context) const;
 
   // For calls that this process makes of its own services.
   const std::string& in_process_key() const { return in_process_key_; }

@@ -26,7 +26,7 @@ void FillJobs(const ClusterState& state, const Caller& caller, const Page& page,
   for (auto it = state.jobs.upper_bound(page.after); it != state.jobs.end(); ++it) {
     if (!CheckMayUse(caller, it->first).ok()) continue;
     if (!fill.Fits()) {
-      response->set_next_page_token(PageToken("jobs", std::prev(it)->first));
+      response->set_next_page_token(PageToken("jobs", response->jobs().rbegin()->spec().name()));
       return;
     }
     v1::Job* job = response->add_jobs();
@@ -123,7 +123,7 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
     completion->Finish(page.status());
     return reactor;
   }
-  coordinator_->Read([=, this, page = *page, caller = gate_->CallerOf(*context)](
+  coordinator_->Read([=, this, page = *page, caller = gate_->Identify(*context).caller](
                          const ClusterState* state) {
     if (state == nullptr) {
       completion->Finish(NoState(*coordinator_));

@@ -172,7 +172,7 @@ grpc::ServerUnaryReactor* SyncPolicyService::UpdateSyncPolicy(
     return reactor;
   }
   // Of a caller who is known nobody else's name is taken.
-  const std::string caller = gate_->CallerOf(*context).name;
+  const std::string caller = gate_->Identify(*context).caller.name;
   if (!caller.empty()) update->author = caller;
   const std::string name = update->job;
   coordinator_->Submit(*std::move(update), [this, name, response, completion](

@@ -111,7 +111,7 @@ class WatchReactor final : public Reactor {
                const v1::WatchJobRequest& request)
       : coordinator_(coordinator),
         gate_(gate),
-        who_(gate->WhoCalls(context)),
+        who_(gate->Identify(context).who),
         job_(request.job()),
         writer_(std::make_shared<WatchWriter>(this, job_)) {
     const absl::Status admitted = Admit(context, request);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -51,10 +52,10 @@ struct JobFamilies {
     for (const JobStageName& each : kJobStages) {
       state.Set({name[0], {"state", each.name}}, job.stage == each.stage ? 1 : 0);
     }
+    std::map<WorkerStage, int> counts;
+    for (const auto& [_, worker] : job.workers) ++counts[worker.stage];
     for (const WorkerStageName& each : kWorkerStages) {
-      int count = 0;
-      for (const auto& [_, worker] : job.workers) count += worker.stage == each.stage ? 1 : 0;
-      workers.Set({name[0], {"state", each.name}}, count);
+      workers.Set({name[0], {"state", each.name}}, counts[each.stage]);
     }
     min_workers.Set(name, job.spec.min_workers);
     epoch.Set(name, Value(job.last_epoch.value()));
@@ -77,7 +78,7 @@ struct JobFamilies {
     epochs_ended.Set({name[0], {"how", "regrouped"}}, Value(events.epochs_regrouped));
     entries.Set(name, Value(events.entries));
   }
-  std::vector<const MetricFamily*> all() const {
+  std::vector<MetricFamily*> all() {
     return {&state,      &workers, &min_workers, &epoch,          &step,         &revision,
             &log_number, &lag,     &violation,   &epochs_started, &epochs_ended, &entries};
   }
@@ -116,7 +117,7 @@ struct WorkerFamilies {
       reported.Set({name[0], name[1], {"name", metric}}, value);
     }
   }
-  std::vector<const MetricFamily*> all() const {
+  std::vector<MetricFamily*> all() {
     return {&rank,  &step,      &step_age, &heard_age, &optimizer_bytes,
             &syncs, &transfers, &bytes,    &skipped,   &reported};
   }
@@ -124,7 +125,8 @@ struct WorkerFamilies {
 
 }  // namespace
 
-std::string MetricsText(const ClusterState& state, const StoreMeter& meter, MonoTime now) {
+std::vector<MetricFamily> ClusterMetrics(const ClusterState& state, const StoreMeter& meter,
+                                         MonoTime now) {
   JobFamilies jobs;
   WorkerFamilies workers;
   for (const auto& [name, job] : state.jobs) {
@@ -140,11 +142,11 @@ std::string MetricsText(const ClusterState& state, const StoreMeter& meter, Mono
       Histogram("store_append_seconds", "Time to make decisions durable.");
   appends.Set({}, {kAppendBounds, meter.appends, meter.append_seconds});
 
-  std::vector<const MetricFamily*> all = {&generation, &appends};
-  for (const auto& some : {jobs.all(), workers.all()}) {
-    all.insert(all.end(), some.begin(), some.end());
+  std::vector<MetricFamily> all;
+  for (const auto& some : {std::vector{&generation, &appends}, jobs.all(), workers.all()}) {
+    for (MetricFamily* family : some) all.push_back(std::move(*family));
   }
-  return TextOf(all);
+  return all;
 }
 
 }  // namespace lockstep

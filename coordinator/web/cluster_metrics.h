@@ -4,16 +4,18 @@
 #ifndef LOCKSTEP_COORDINATOR_WEB_CLUSTER_METRICS_H_
 #define LOCKSTEP_COORDINATOR_WEB_CLUSTER_METRICS_H_
 
-#include <string>
+#include <vector>
 
 #include "common/base/mono_time.h"
 #include "coordinator/core/state.h"
 #include "coordinator/store/metered_store.h"
+#include "metrics/families.h"
 
 namespace lockstep {
 
-// In Prometheus' text format. `now`: by the clock that the state's times are of.
-std::string MetricsText(const ClusterState& state, const StoreMeter& meter, MonoTime now);
+// `now`: by the clock that the state's times are of.
+std::vector<MetricFamily> ClusterMetrics(const ClusterState& state, const StoreMeter& meter,
+                                         MonoTime now);
 
 }  // namespace lockstep
 

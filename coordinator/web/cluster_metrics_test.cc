@@ -37,7 +37,7 @@ class MetricsTextTest : public testing::Test {
     job.workers["w1"].stage = WorkerStage::kSuspect;
     job.last_step = 70;
   }
-  std::string Text() const { return MetricsText(state_, meter_, At(10)); }
+  std::string Text() const { return TextOf(ClusterMetrics(state_, meter_, At(10))); }
 
   ClusterState state_;
   StoreMeter meter_;

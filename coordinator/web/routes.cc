@@ -1,10 +1,14 @@
 #include "coordinator/web/routes.h"
 
 #include <chrono>
+#include <functional>
 #include <future>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -32,26 +36,7 @@ HttpResponse WhoAmI(const HttpRequest& request, bool is_open) {
   for (const Role role : {Role::kViewer, Role::kWorker, Role::kOperator}) {
     if (is_open || request.caller.roles.contains(role)) roles.push_back(RoleName(role));
   }
-  const nlohmann::json json = {{"name", request.caller.name}, {"roles", roles}};
-  return {.type = "application/json",
-          .body = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
-}
-
-HttpResponse Metrics(const WebOptions& options) {
-  // On the coordinator's thread, to be of one moment; it outlives this call if it is late.
-  auto text = std::make_shared<std::promise<std::string>>();
-  std::future<std::string> made = text->get_future();
-  options.coordinator->Read([text, meter = options.meter(), now = options.clock->Now()](
-                                const ClusterState* state) {
-    text->set_value(state == nullptr ? "" : MetricsText(*state, meter, now));
-  });
-  if (made.wait_for(kPatience) == std::future_status::ready) {
-    std::string body = made.get();
-    if (!body.empty()) {
-      return {.type = kMetricsType, .body = std::move(body)};
-    }
-  }
-  return {.status = 503, .body = "the coordinator is stopping or overloaded\n"};
+  return JsonResponse(200, {{"name", request.caller.name}, {"roles", roles}});
 }
 
 HttpResponse Health(const absl::Status& health) {
@@ -59,16 +44,41 @@ HttpResponse Health(const absl::Status& health) {
   return {.status = 503, .body = absl::StrCat(health.message(), "\n")};
 }
 
-// Whether the coordinator's thread answers.
-absl::Status Readiness(Coordinator* coordinator) {
-  auto answered = std::make_shared<std::promise<bool>>();
-  std::future<bool> answer = answered->get_future();
-  coordinator->Read([answered](const ClusterState* state) { answered->set_value(state != nullptr); });
+// What `look` makes of the state, on the coordinator's thread. Errors: DeadlineExceeded,
+// Unavailable.
+template <typename Answer>
+absl::StatusOr<Answer> Ask(Coordinator* coordinator,
+                           std::function<Answer(const ClusterState&)> look) {
+  // It outlives this call if the answer is late.
+  auto told = std::make_shared<std::promise<std::optional<Answer>>>();
+  std::future<std::optional<Answer>> answer = told->get_future();
+  coordinator->Read([told, look = std::move(look)](const ClusterState* state) {
+    told->set_value(state == nullptr ? std::nullopt : std::optional<Answer>(look(*state)));
+  });
   if (answer.wait_for(kPatience) != std::future_status::ready) {
     return absl::DeadlineExceededError("the coordinator's thread does not answer");
   }
-  return answer.get() ? absl::OkStatus()
-                      : absl::UnavailableError("the coordinator is stopping or overloaded");
+  std::optional<Answer> got = answer.get();
+  if (!got) return absl::UnavailableError("the coordinator is stopping or overloaded");
+  return *std::move(got);
+}
+
+HttpResponse Metrics(const WebOptions& options) {
+  using Families = std::vector<MetricFamily>;
+  absl::StatusOr<Families> families = Ask<Families>(
+      options.coordinator, [meter = options.meter(), now = options.clock->Now()](
+                               const ClusterState& state) {
+        return ClusterMetrics(state, meter, now);
+      });
+  if (!families.ok()) return Health(families.status());
+  // Text of thousands of workers takes its time, and leases end while the coordinator's thread is
+  // busy: it is made here.
+  return {.type = kMetricsType, .body = TextOf(*std::move(families))};
+}
+
+// Whether the coordinator's thread answers.
+absl::Status Readiness(Coordinator* coordinator) {
+  return Ask<bool>(coordinator, [](const ClusterState&) { return true; }).status();
 }
 
 }  // namespace

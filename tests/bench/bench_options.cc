@@ -1,7 +1,8 @@
 #include "tests/bench/bench_options.h"
 
 #include <algorithm>
-#include <sstream>
+#include <optional>
+#include <utility>
 
 #include "CLI/CLI.hpp"
 
@@ -72,15 +73,7 @@ std::variant<BenchOptions, EarlyExit> ParseBenchOptions(std::vector<std::string>
           ->check(CLI::Range(1, 100000))
           ->capture_default_str();
   app.add_flag("--tiny", options.tiny, "Sizes that show that it runs and say nothing about speed");
-  try {
-    // CLI11 takes them from the back.
-    std::ranges::reverse(arguments);
-    app.parse(arguments);
-  } catch (const CLI::ParseError& e) {
-    std::ostringstream out;
-    const int code = app.exit(e, out, out) == 0 ? 0 : 2;
-    return EarlyExit{.code = code, .text = out.str()};
-  }
+  if (const std::optional<EarlyExit> exit = ParseArguments(app, std::move(arguments))) return *exit;
   if (std::ranges::find(options.benches, kCost) != options.benches.end()) {
     if (options.benches.size() > 1 || options.peers || ranks->count() > 0) {
       return EarlyExit{.code = 2,

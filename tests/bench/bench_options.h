@@ -7,6 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "tests/bench/early_exit.h"
+
 namespace lockstep {
 
 struct BenchOptions {
@@ -37,12 +39,6 @@ struct BenchSizes {
   std::int64_t step_elements() const { return matrices * side * side; }
 };
 BenchSizes SizesOf(const BenchOptions& options);
-
-// That the program is to end with `code` now, after `text` was printed.
-struct EarlyExit {
-  int code = 0;  // 0: help was asked for; 2: usage
-  std::string text;
-};
 
 // `arguments` without the program's name.
 std::variant<BenchOptions, EarlyExit> ParseBenchOptions(std::vector<std::string> arguments);

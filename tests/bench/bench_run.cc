@@ -1,7 +1,5 @@
 #include "tests/bench/bench_run.h"
 
-#include <stdlib.h>
-
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -24,6 +22,7 @@
 #include "tests/bench/report.h"
 #include "tests/bench/resident.h"
 #include "tests/bench/resnet_buffers.h"
+#include "tests/bench/scratch_folder.h"
 #include "tests/bench/train_work.h"
 #include "tools/local_cluster/local_cluster.h"
 #include "tools/process/runfiles.h"
@@ -93,22 +92,6 @@ std::vector<PlannedCase> PlanCases(const std::string& bench, const BenchOptions&
   }
   return cases;
 }
-
-// A folder that goes with everything in it.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    if (mkdtemp(path_.data()) == nullptr) path_.clear();
-  }
-  ~ScratchFolder() {
-    std::error_code error;
-    if (!path_.empty()) std::filesystem::remove_all(path_, error);
-  }
-  const std::string& path() const { return path_; }  // empty: it could not be made
-
- private:
-  std::string path_ = std::filesystem::temp_directory_path().string() + "/lockstep-bench-XXXXXX";
-};
 
 class Run {
  public:

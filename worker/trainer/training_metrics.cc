@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "metrics/families.h"
@@ -68,9 +70,14 @@ std::string TrainingMetricsText(const std::string& job, const std::string& worke
     const std::string phase(StepPhaseName(static_cast<StepPhase>(i)));
     phase_seconds.Set({name[0], name[1], {"phase", phase}}, Value(times.phases[i]));
   }
-  return TextOf({&in_epoch, &epoch, &rank, &world_size, &step, &revision, &optimizer_bytes,
-                 &reported, &recoveries, &syncs, &transfers, &bytes, &skipped, &seconds,
-                 &step_seconds, &phase_seconds});
+  std::vector<MetricFamily> all;
+  for (MetricFamily* family :
+       {&in_epoch, &epoch, &rank, &world_size, &step, &revision, &optimizer_bytes, &reported,
+        &recoveries, &syncs, &transfers, &bytes, &skipped, &seconds, &step_seconds,
+        &phase_seconds}) {
+    all.push_back(std::move(*family));
+  }
+  return TextOf(std::move(all));
 }
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 #include "tests/bench/coordinator/capacity_options.h"
 
-#include <algorithm>
-#include <sstream>
+#include <optional>
+#include <utility>
 
 #include "CLI/CLI.hpp"
 
@@ -30,7 +30,7 @@ constexpr char kFooter[] =
 
 }  // namespace
 
-std::variant<CapacityOptions, CapacityExit> ParseCapacityOptions(
+std::variant<CapacityOptions, EarlyExit> ParseCapacityOptions(
     std::vector<std::string> arguments) {
   CapacityOptions options;
   CLI::App app(kAbout, "./lockstep bench coordinator");
@@ -55,15 +55,7 @@ std::variant<CapacityOptions, CapacityExit> ParseCapacityOptions(
                  "temporary one, which goes")
       ->check(CLI::ExistingDirectory);
   app.add_option("--json", options.json, "Write the report there too");
-  try {
-    // CLI11 takes them from the back.
-    std::ranges::reverse(arguments);
-    app.parse(arguments);
-  } catch (const CLI::ParseError& e) {
-    std::ostringstream out;
-    const int code = app.exit(e, out, out) == 0 ? 0 : 2;
-    return CapacityExit{.code = code, .text = out.str()};
-  }
+  if (const std::optional<EarlyExit> exit = ParseArguments(app, std::move(arguments))) return *exit;
   return options;
 }
 

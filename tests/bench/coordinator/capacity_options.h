@@ -6,6 +6,8 @@
 #include <variant>
 #include <vector>
 
+#include "tests/bench/early_exit.h"
+
 namespace lockstep {
 
 struct CapacityOptions {
@@ -19,14 +21,8 @@ struct CapacityOptions {
   friend bool operator==(const CapacityOptions&, const CapacityOptions&) = default;
 };
 
-// That the program is to end with `code` now, after `text` was printed.
-struct CapacityExit {
-  int code = 0;  // 0: help was asked for; 2: usage
-  std::string text;
-};
-
 // `arguments` without the program's name.
-std::variant<CapacityOptions, CapacityExit> ParseCapacityOptions(
+std::variant<CapacityOptions, EarlyExit> ParseCapacityOptions(
     std::vector<std::string> arguments);
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 CapacityOptions Parsed(const std::vector<std::string>& arguments) {
   const auto parsed = ParseCapacityOptions(arguments);
   const auto* options = std::get_if<CapacityOptions>(&parsed);
-  EXPECT_NE(options, nullptr) << std::get<CapacityExit>(parsed).text;
+  EXPECT_NE(options, nullptr) << std::get<EarlyExit>(parsed).text;
   return options == nullptr ? CapacityOptions() : *options;
 }
 
@@ -34,15 +34,15 @@ TEST(CapacityOptions, TakesListsAndNumbers) {
 }
 
 TEST(CapacityOptions, HelpIsNoErrorAndWhatIsNotKnownIsOne) {
-  const auto help = std::get<CapacityExit>(ParseCapacityOptions({"--help"}));
+  const auto help = std::get<EarlyExit>(ParseCapacityOptions({"--help"}));
   EXPECT_EQ(help.code, 0);
   EXPECT_THAT(help.text, HasSubstr("p99 is from handing"));
   for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
            {"--workers", "0"}, {"--workers", "10001"}, {"--tls", "maybe"}, {"--sprint"}}) {
     const auto parsed = ParseCapacityOptions(wrong);
-    ASSERT_TRUE(std::holds_alternative<CapacityExit>(parsed)) << wrong.front();
-    EXPECT_EQ(std::get<CapacityExit>(parsed).code, 2);
-    EXPECT_THAT(std::get<CapacityExit>(parsed).text, HasSubstr(wrong.front()));
+    ASSERT_TRUE(std::holds_alternative<EarlyExit>(parsed)) << wrong.front();
+    EXPECT_EQ(std::get<EarlyExit>(parsed).code, 2);
+    EXPECT_THAT(std::get<EarlyExit>(parsed).text, HasSubstr(wrong.front()));
   }
 }
 

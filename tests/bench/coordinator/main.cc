@@ -1,11 +1,10 @@
 // ./lockstep bench coordinator: measures how many workers one coordinator serves.
-#include <stdlib.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "tests/bench/coordinator/capacity_report.h"
 #include "tests/bench/coordinator/capacity_run.h"
 #include "tests/bench/coordinator/coordinator_process.h"
+#include "tests/bench/scratch_folder.h"
 #include "tools/process/interrupt.h"
 
 namespace lockstep {
@@ -30,14 +30,8 @@ constexpr std::uint64_t kOtherFiles = 200;
 // The folder of one run; a temporary one goes with it.
 class Folder {
  public:
-  explicit Folder(const std::string& given) : path_(given), is_temporary_(given.empty()) {
-    if (!is_temporary_) return;
-    path_ = (std::filesystem::temp_directory_path() / "lockstep-capacity-XXXXXX").string();
-    if (mkdtemp(path_.data()) == nullptr) path_.clear();
-  }
-  ~Folder() {
-    std::error_code none;
-    if (is_temporary_ && !path_.empty()) std::filesystem::remove_all(path_, none);
+  explicit Folder(const std::string& given) : path_(given) {
+    if (given.empty()) path_ = scratch_.emplace().path();
   }
 
   // Of one case, made new.
@@ -53,7 +47,7 @@ class Folder {
 
  private:
   std::string path_;
-  const bool is_temporary_;
+  std::optional<ScratchFolder> scratch_;
 };
 
 absl::StatusOr<std::vector<CapacityResult>> RunAll(const CapacityOptions& options,
@@ -90,7 +84,7 @@ absl::StatusOr<std::vector<CapacityResult>> RunAll(const CapacityOptions& option
 
 int Main(const std::vector<std::string>& arguments) {
   const auto parsed = ParseCapacityOptions(arguments);
-  if (const auto* exit = std::get_if<CapacityExit>(&parsed)) {
+  if (const auto* exit = std::get_if<EarlyExit>(&parsed)) {
     (exit->code == 0 ? std::cout : std::cerr) << exit->text;
     return exit->code;
   }
